@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Literal
 
 import numpy as np
@@ -9,6 +10,10 @@ import numpy as np
 FloatArray = np.ndarray[Any, np.dtype[np.float64]]
 IntArray = np.ndarray[Any, np.dtype[np.int64]]
 BoolArray = np.ndarray[Any, np.dtype[np.bool_]]
+
+
+# One column or several, by name or, of an array, by number.
+ColumnNames = str | int | Sequence[str | int]
 
 
 class Columns(tuple[np.ndarray[Any, Any], ...]):

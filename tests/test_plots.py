@@ -11,12 +11,16 @@ from spies import seeded
 
 from fastpubpriv import (
     ZCDP,
+    ApproxDP,
+    BinGrid,
     InputError,
     MeanResult,
     estimate_gaussian,
     estimate_mean,
     quantiles,
+    stable_histogram,
     train,
+    value_counts,
 )
 from fastpubpriv.results import Reason
 from fastpubpriv.results import plots as plotting
@@ -391,3 +395,48 @@ def test_many_columns_are_seen_along_the_spread_of_the_means(dim):
 @pytest.mark.parametrize("level", [0.0, 1.0, "0.9", True, np.nan])
 def test_bad_levels(level):
     raises(InputError, "level", mixture(2).plot, level=level)
+
+
+# ---- Axes of the caller ----------------------------------------------------------------------------------------------
+def answers():
+    """One answer for each kind of figure: a panel, several panels, a grid, a heat map."""
+    rows = np.random.default_rng(0).normal(size=(4000, 2)) * [1.0, 500.0]
+    bins = [BinGrid(width=1.0), BinGrid(width=500.0)]
+    return {
+        "one panel": mean(),
+        "panels": seeded(estimate_mean, rows[20:], x_pub=rows[:20].copy(), budget=ZCDP(1)),
+        "ellipses": result(2),
+        "heat map": result(7),
+        "histograms": seeded(stable_histogram, rows, bins=bins, budget=ApproxDP(8, 1e-6)),
+        "bars": seeded(value_counts, [0.0, 1.0, 1.0] * 500, keys=[0, 1], budget=ZCDP(1)),
+    }
+
+
+def test_a_figure_can_be_drawn_into_given_axes(tmp_path):
+    pyplot = import_module("matplotlib.pyplot")
+    for name, answer in answers().items():
+        figure, (left, right) = pyplot.subplots(1, 2)
+        path = tmp_path / f"{name}.png"
+        assert answer.plot(path, ax=left) is figure
+        assert path.stat().st_size > 3000
+        assert not right.has_data()
+        alone = answer.plot()
+        panels = [axes for axes in [left, *left.child_axes] if axes.axison]
+        wanted = [axes for axes in alone.axes if axes.axison and axes.get_label() != "<colorbar>"]
+        assert len(panels) == len(wanted), name
+        for ours, theirs in zip(panels, wanted, strict=True):
+            assert ours.get_xlim() == theirs.get_xlim(), name
+            assert [np.shape(line.get_xydata()) for line in ours.lines] == [
+                np.shape(line.get_xydata()) for line in theirs.lines
+            ], name
+        # Panels do not leave the place of the axes that they share.
+        for axes in left.child_axes:
+            x, y, width, height = axes.get_axes_locator()(axes, None).bounds
+            place = left.get_position()
+            assert place.x0 - 1e-9 <= x <= x + width <= place.x1 + 1e-9
+            assert place.y0 - 1e-9 <= y <= y + height <= place.y1 + 1e-9
+        pyplot.close(figure)
+
+
+def test_axes_are_axes():
+    raises(InputError, "axes of matplotlib, got str", mean().plot, ax="left")

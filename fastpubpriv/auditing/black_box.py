@@ -17,8 +17,11 @@ from fastpubpriv.local.families import SubsetSelection, names_near_word
 from fastpubpriv.local.randomizers import Randomizer, directions, integers
 from fastpubpriv.privacy import Budget
 from fastpubpriv.privacy.spending import spending_of
-from fastpubpriv.results.base import Contents, Table, Value, read_price
+from fastpubpriv.results.base import Value
+from fastpubpriv.results.fields import value_class
+from fastpubpriv.results.json_fields import read_price
 from fastpubpriv.results.public_draws import beta_quantile, draw_uniforms
+from fastpubpriv.results.result_tables import Facts, Table
 from fastpubpriv.shared_docs import FAILURE_PROB, shared_docs
 
 # From counts to a lower bound on epsilon: Clopper-Pearson intervals, and the test of two data sets.
@@ -110,7 +113,7 @@ def epsilon_lower_bound(
     return max(0.0, math.log((rate - delta) / false_rate)) if rate > delta else 0.0
 
 
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
+@value_class
 class AuditReport(Value):
     """Result of an audit. It can refute a claim, never prove one.
 
@@ -154,21 +157,25 @@ class AuditReport(Value):
 
     @classmethod
     def _fields_of(cls, data: dict[str, Any]) -> dict[str, Any]:
-        fields = super(AuditReport, cls)._fields_of(data)
+        fields = super()._fields_of(data)
         fields["claim"] = read_price(fields["claim"])
         return fields
 
-    def _own(self, level: float) -> Contents:
-        numbers = [("happened", [self.hits, self.false_hits]), ("of runs", [self.runs, self.runs])]
+    def _table(self, level: float) -> Table:
+        columns = [
+            ("happened", [self.hits, self.false_hits]),
+            ("of runs", [self.runs, self.runs]),
+        ]
+        return Table("data", ["one data set", "its neighbor"], columns)
+
+    def _facts(self, level: float) -> Facts:
         verdict = "not refuted" if self.passed else "REFUTED"
-        return Table("data", ["one data set", "its neighbor"], numbers), [
+        conclusion = f"epsilon is at least {self.epsilon_lower:.4g}, with confidence {self.confidence:g}: claim {verdict}"
+        return [
             ("Audited", self.name),
             ("Event", self.event),
             ("Claim", f"{self.claim!r}"),
-            (
-                "Found",
-                f"epsilon is at least {self.epsilon_lower:.4g}, with confidence {self.confidence:g}: claim {verdict}",
-            ),
+            ("Found", conclusion),
         ]
 
     def __repr__(self) -> str:

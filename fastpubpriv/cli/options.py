@@ -336,7 +336,10 @@ def parameters_of(function: str) -> dict[str, Parameter]:
     if source is None:
         return imported_parameters(function)
     body = ast.parse(source).body
-    (node,) = (each for each in body if isinstance(each, ast.FunctionDef) and each.name == function)
+    # the last one: overloads for type checkers stand above it
+    *_, node = (
+        each for each in body if isinstance(each, ast.FunctionDef) and each.name == function
+    )
     constants = {
         ast.unparse(each.targets[0]): each.value for each in body if isinstance(each, ast.Assign)
     }

@@ -33,14 +33,16 @@ from fastpubpriv import errors
 from fastpubpriv.cli import options, streams
 from fastpubpriv.cli.streams import Failure, in_one_line, refuse, words_of
 from fastpubpriv.privacy import Neighbors
-from fastpubpriv.results import base
-from fastpubpriv.results.base import Table, plain, shown
+from fastpubpriv.results import base, result_tables
+from fastpubpriv.results.base import shown
 from fastpubpriv.results.by_key import CountResult, GroupMeans
 from fastpubpriv.results.comparisons import Comparison, label_of
 from fastpubpriv.results.estimates import GaussianResult, MeanResult
 from fastpubpriv.results.histogram import HistogramResult
+from fastpubpriv.results.json_fields import plain
 from fastpubpriv.results.person_counts import PersonCounts
 from fastpubpriv.results.ranks import QuantileResult
+from fastpubpriv.results.result_tables import Table
 
 Shown = Any  # a result with a plot
 MOST_CORRELATIONS = 10  # columns up to which correlations are printed
@@ -224,7 +226,7 @@ def show(*things: Any) -> None:
 
 def print_table(table: Table, *, title: str) -> None:
     """Print the table of a value in a frame; a status that is not "ok" is highlighted."""
-    lines, more = base.cells(table, rounded=True, where="--json FILE")
+    lines, more = result_tables.cells(table, rounded=True, where="--json FILE")
     show(f"[bold]{escape(title)}[/]")
     streams.emit(
         _frames(lines, list(range(1, len(lines[0])))) + "".join(f"{text}\n" for text in more)
@@ -259,7 +261,7 @@ def print_result(result: Shown, *, level: float, title: str, ledger: Any = None)
     table, facts = shown(result, level)
     if isinstance(result, HistogramResult):
         for item in result.histograms[:MOST_HISTOGRAMS]:
-            largest = np.sort(np.argsort(-item.counts, kind="stable")[: base.MOST_ROWS])
+            largest = np.sort(np.argsort(-item.counts, kind="stable")[: result_tables.MOST_ROWS])
             arrays = ("keys", "counts", "lower", "upper", "frequency")
             short = replace(item, **{name: getattr(item, name)[largest] for name in arrays})
             note = (

@@ -201,7 +201,7 @@ def ledger(ledger_path: Path, json_path: Path | None) -> None:
     """
     from fastpubpriv.cli import outputs
     from fastpubpriv.privacy.ledger import in_words
-    from fastpubpriv.results.base import Table
+    from fastpubpriv.results.result_tables import Table
 
     outputs.check_outputs({"json_path": json_path}, (ledger_path,))
     opened = fpp.Ledger.from_file(ledger_path)

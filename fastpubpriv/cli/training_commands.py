@@ -256,7 +256,7 @@ def predict(model_path: Path, rows_path: Path, out_path: Path, level: float | No
     $ fastpubpriv predict --model model.json --rows new.parquet --out predictions.csv
     """
     from fastpubpriv.cli import outputs, streams
-    from fastpubpriv.results.base import read_json, read_value
+    from fastpubpriv.results.json_fields import read_json
     from fastpubpriv.results.models import DescentResult, ParsedRows, TrainingResult, as_columns
     from fastpubpriv.sources import private_rows
 
@@ -266,7 +266,7 @@ def predict(model_path: Path, rows_path: Path, out_path: Path, level: float | No
         stored = read_json(model_path, "model")
         stored.pop("warnings", None)
         kind: Any = DescentResult if stored.get("kind") == "DescentResult" else TrainingResult
-        model = read_value(kind, stored)
+        model = kind._from_plain(stored)
     except InputError as error:
         raise InputError(f"{wrong}: {error}") from None
     columns = None if rows_path.suffix == ".npy" else model.columns

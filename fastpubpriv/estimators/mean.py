@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Unpack, overload
 
 from fastpubpriv import session
 from fastpubpriv._types import (
     Clipping,
+    ColumnNames,
     Keep,
     Missing,
     Mode,
@@ -15,6 +16,7 @@ from fastpubpriv._types import (
     RowsPerPerson,
     Steps,
 )
+from fastpubpriv.estimators.call_options import MeanOptions
 from fastpubpriv.estimators.group_means import MOST_INSIDE, mean_inside, mean_of_groups
 from fastpubpriv.estimators.mean_methods import COUNTS, MeanSettings, changed_settings, method_of
 from fastpubpriv.estimators.user_level import user_level
@@ -23,6 +25,24 @@ from fastpubpriv.results.by_key import GroupMeans
 from fastpubpriv.results.estimates import MeanResult
 from fastpubpriv.shared_docs import FAILURE_PROB, shared_docs
 from fastpubpriv.sources.row_types import condition_of
+
+
+@overload
+def estimate_mean(
+    x_priv: Any, *, x_pub: Any, budget: Budget, by: None = None, **options: Unpack[MeanOptions]
+) -> MeanResult: ...
+
+
+@overload
+def estimate_mean(
+    x_priv: Any,
+    *,
+    x_pub: Any,
+    budget: Budget,
+    by: ColumnNames,
+    groups: Any = None,
+    **options: Unpack[MeanOptions],
+) -> GroupMeans: ...
 
 
 @shared_docs

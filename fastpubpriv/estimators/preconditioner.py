@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -15,9 +16,11 @@ from fastpubpriv.errors import InputError
 from fastpubpriv.estimators.linalg import Whitening, lower_inverse, symmetric
 from fastpubpriv.estimators.radii import failure_probability, gap_ratio, gap_shift
 from fastpubpriv.mechanisms.sums import AffineMap
-from fastpubpriv.results.base import Contents, Table, Value, explain, frozen, shape
+from fastpubpriv.results.base import Value, explain, frozen
+from fastpubpriv.results.fields import array, column, value_class
 from fastpubpriv.results.gaussians import positive_definite
 from fastpubpriv.results.public_draws import chi2_quantile, chi2_upper_quantile
+from fastpubpriv.results.result_tables import Facts
 from fastpubpriv.shared_docs import FAILURE_PROB, shared_docs
 from fastpubpriv.sources.open import public_rows
 
@@ -25,7 +28,7 @@ from fastpubpriv.sources.open import public_rows
 RANK_TOLERANCE = 1e-12
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
+@value_class
 class Preconditioner(Value):
     """Bounds by public rows on the private mean and covariance, which hold with probability 1 - `failure_prob`.
 
@@ -55,14 +58,16 @@ class Preconditioner(Value):
     ([5.0, 718.0], 50)
     """
 
-    center: FloatArray = field(metadata=shape("dim"))
-    factor: FloatArray = field(metadata=shape("dim", "dim"))
+    center: FloatArray = array("dim", label="center")
+    factor: FloatArray = array("dim", "dim")
     eig_lower: float
     eig_upper: float
     mean_radius: float
     n_pub: int
     failure_prob: float
     pub_priv_gap: float
+
+    _line_axes = ("dim",)
 
     def __repr__(self) -> str:
         return (
@@ -73,13 +78,17 @@ class Preconditioner(Value):
     def _fits_together(self) -> bool:
         return positive_definite((self.factor @ self.factor.T)[None])
 
-    def _own(self, level: float) -> Contents:
-        numbers = [
-            ("center", self.center),
-            ("standard_deviation", np.linalg.norm(self.factor, axis=1)),
-        ]
+    def _axis(self, axis: str) -> tuple[str, Sequence[Any]]:
+        return "column", [f"x{j}" for j in range(len(self.center))]
+
+    @property
+    @column("standard_deviation")
+    def _spread(self) -> FloatArray:
+        return np.asarray(np.linalg.norm(self.factor, axis=1))
+
+    def _facts(self, level: float) -> Facts:
         bounds = f"{self.eig_lower:.4g} to {self.eig_upper:.4g} times the public one, the mean within {self.mean_radius:.4g}"
-        return Table("column", [f"x{j}" for j in range(len(self.center))], numbers), [
+        return [
             ("Rows", f"{self.n_pub:,} public"),
             ("Private covariance", f"{bounds}, except with probability {self.failure_prob:g}"),
             ("Spent", explain(None)),

@@ -9,12 +9,12 @@ import math
 from dataclasses import replace
 from fractions import Fraction
 from functools import partial
-from typing import Any
+from typing import Any, Unpack, overload
 
 import numpy as np
 
 from fastpubpriv import session, validation
-from fastpubpriv._types import FloatArray, Keep, RowsPerPerson
+from fastpubpriv._types import ColumnNames, FloatArray, Keep, RowsPerPerson
 from fastpubpriv.distributions.budget_split import BudgetSplit, divide
 from fastpubpriv.distributions.rank_model import (
     OUTSIDE,
@@ -30,6 +30,7 @@ from fastpubpriv.distributions.rank_model import (
 )
 from fastpubpriv.distributions.support import columns_of, fewest, lower_medians, scales_of
 from fastpubpriv.errors import InputError
+from fastpubpriv.estimators.call_options import QuantileOptions
 from fastpubpriv.estimators.column_means import (
     cells_in_blocks,
     ends_of,
@@ -185,6 +186,24 @@ def predict(dim: int, n_pub: int, qs: list[float], groups: int) -> session.Predi
         }
 
     return predicted
+
+
+@overload
+def quantiles(
+    x_priv: Any, *, x_pub: Any, budget: Budget, by: None = None, **options: Unpack[QuantileOptions]
+) -> QuantileResult: ...
+
+
+@overload
+def quantiles(
+    x_priv: Any,
+    *,
+    x_pub: Any,
+    budget: Budget,
+    by: ColumnNames,
+    groups: Any = None,
+    **options: Unpack[QuantileOptions],
+) -> GroupQuantiles: ...
 
 
 @shared_docs

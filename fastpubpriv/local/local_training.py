@@ -27,7 +27,9 @@ from fastpubpriv.local.public_facts import (
     shortened,
 )
 from fastpubpriv.release.reports import report_keys
-from fastpubpriv.results.base import Contents, Result, Table, shape
+from fastpubpriv.results.base import Result
+from fastpubpriv.results.fields import array, value_class
+from fastpubpriv.results.result_tables import Facts
 from fastpubpriv.rowwise.losses import LOSSES, Loss, RowLoss
 from fastpubpriv.sources import Rows, private_rows
 from fastpubpriv.sources.labeled import beside
@@ -96,7 +98,7 @@ def _strongly_convex(totals: Sequence[float], squares: Sequence[float], convexit
     return Steps(lengths, weights, bound / (2.0 * convexity * done), strongly=True)
 
 
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
+@value_class
 class LocalTrainingResult(Result):
     """Weights learned from reports, with a bound on their loss; there is no interval for them (see Notes).
 
@@ -132,21 +134,19 @@ class LocalTrainingResult(Result):
     ((2,), 'squared', True)
     """
 
-    coefficients: FloatArray = dataclasses.field(metadata=shape("dim"))
+    coefficients: FloatArray = array("dim", label="coefficient")
     loss: str
-    start: FloatArray = dataclasses.field(metadata=shape("dim"))
+    start: FloatArray = array("dim")
     radius: float
     excess_bound: float
 
     _main = "coefficients"
+    _line_axes = ("dim",)
 
-    def _own(self, level: float) -> Contents:
+    def _facts(self, level: float) -> Facts:
         text = f"{self.loss}, at most {self.excess_bound:.4g} above the best within {self.radius:.4g}, on average"
         none = "none: clipped gradients have their minimum elsewhere, and how far is not known"
-        return Table("column", self.labels, [("coefficient", self.coefficients)]), [
-            ("Loss", text),
-            ("Interval", none),
-        ]
+        return [("Loss", text), ("Interval", none)]
 
 
 def train(

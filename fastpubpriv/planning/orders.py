@@ -11,14 +11,16 @@ from fastpubpriv import validation
 from fastpubpriv.errors import BudgetError, InputError
 from fastpubpriv.estimators.radii import failure_probability
 from fastpubpriv.privacy import ZCDP, ApproxDP, Budget, PureDP
-from fastpubpriv.results.base import Contents, Table, Value
+from fastpubpriv.results.base import Value
+from fastpubpriv.results.fields import value_class
+from fastpubpriv.results.result_tables import Facts, Table
 from fastpubpriv.shared_docs import FAILURE_PROB, shared_docs
 
 # Sample sizes term by term: orders of growth with unknown constants, never a recommendation.
 LABEL = "up to constants and logs"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
+@value_class
 class OrderBounds(Value):
     """The terms of a theorem's bound on the number of private rows.
 
@@ -54,14 +56,13 @@ class OrderBounds(Value):
         """Sum of the terms."""
         return math.fsum(self.terms.values())
 
-    def to_dict(self) -> dict[str, Any]:
-        """Bounds as plain numbers and strings, ready for JSON, with the sum of the terms."""
-        return {**Value.to_dict(self), "n_priv": self.n_priv}
+    def _plain(self) -> dict[str, Any]:
+        return {**Value._plain(self), "n_priv": self.n_priv}
 
     @classmethod
     def _fields_of(cls, data: dict[str, Any]) -> dict[str, Any]:
         data.pop("n_priv", None)
-        fields = super(OrderBounds, cls)._fields_of(data)
+        fields = super()._fields_of(data)
         terms = fields["terms"]
         if not terms or not math.isfinite(sum(terms.values())):
             raise InputError(
@@ -73,15 +74,13 @@ class OrderBounds(Value):
         largest = max(self.terms, key=lambda name: self.terms[name])
         return f"OrderBounds({self.theorem}: n_priv ~ {self.n_priv:.3g}, mostly {largest}; {self.label})"
 
-    def _own(self, level: float) -> Contents:
+    def _table(self, level: float) -> Table:
         names = sorted(self.terms)
-        table = Table("term", names, [("private rows", [self.terms[name] for name in names])])
+        return Table("term", names, [("private rows", [self.terms[name] for name in names])])
+
+    def _facts(self, level: float) -> Facts:
         rows = f"about {self.n_priv:.3g} private and {self.n_pub:.3g} public, {self.label}"
-        return table, [
-            ("Theorem", self.theorem),
-            ("Rows", rows),
-            ("Constant", f"{self.constant:g}"),
-        ]
+        return [("Theorem", self.theorem), ("Rows", rows), ("Constant", f"{self.constant:g}")]
 
 
 _PRICES: dict[type[Budget], tuple[str, Callable[[float], float]]] = {

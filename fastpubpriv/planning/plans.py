@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from fastpubpriv.privacy import Budget
-from fastpubpriv.results.base import Contents, Table, Value, explain
+from fastpubpriv.results.base import Value, explain
+from fastpubpriv.results.fields import value_class
+from fastpubpriv.results.result_tables import Facts, Table
 
 GUESS = "is_a_guess"
 EPSILON = "implied_epsilon"
@@ -118,7 +120,7 @@ for _name, _words in TRAINING_METHODS.items():
     MEANINGS[_name] = f"error of {_words}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
+@value_class
 class Plan(Value):
     """A consistent triple of rows, budget and predicted error.
 
@@ -160,20 +162,21 @@ class Plan(Value):
         guess = "; a guess, from too few public rows" if self.details.get(GUESS) else ""
         return f"Plan({self.task}: {facts}; solved for {self.solved_for}{guess})"
 
-    def _own(self, level: float) -> Contents:
+    def _table(self, level: float) -> Table:
         numbers = {"n_priv": self.n_priv, "error": self.error, **dict(sorted(self.details.items()))}
         meanings = {**MEANINGS, "error": self.unit}
         explained = []
         for name in numbers:
             mark = WORKED_OUT if name == self.solved_for else ""
             explained.append(meanings.get(name, name.replace("_", " ")) + mark)
-        table = Table(
-            "number", list(numbers), [("value", list(numbers.values())), ("meaning", explained)]
-        )
+        columns = [("value", list(numbers.values())), ("meaning", explained)]
+        return Table("number", list(numbers), columns)
+
+    def _facts(self, level: float) -> Facts:
         price = explain(self.budget, epsilon=self.details.get(EPSILON))
         if self.solved_for == "budget":
             price += WORKED_OUT
         facts = [("Task", self.task), ("Budget", price)]
         if self.details.get(GUESS):
             facts.append(("A guess", GUESSED))
-        return table, facts
+        return facts

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import html
 import os
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from fractions import Fraction
@@ -86,9 +87,18 @@ def cost_in(notion: type[Budget], amount: Budget | Cost | Event) -> Cost:
 
 
 def in_words(cost: Cost) -> str:
-    """Return the amounts of a cost: "rho 0.25"."""
+    """Return the amounts of a cost with six digits: "rho = 0.25"."""
     parts = zip(cost.notion.parts, cost.amounts, strict=True)
-    return ", ".join(f"{name} {float(amount):.4g}" for name, amount in parts)
+    return ", ".join(f"{name} = {float(amount):.6g}" for name, amount in parts)
+
+
+# Maximum number of debits that a page shows: the last ones.
+MOST_IN_PAGE = 60
+
+
+def _cells(texts: Iterable[str], tag: str) -> str:
+    """Return the escaped cells of a row of an HTML table."""
+    return "".join(f"<{tag}>{html.escape(text)}</{tag}>" for text in texts)
 
 
 def _short_text(value: object, name: str) -> str:
@@ -341,15 +351,28 @@ class Ledger:
         return f"Ledger(total={self._total!r}, remaining={self._total - state.spent!r}, entries={state.count})"
 
     def _repr_html_(self) -> str:
-        # As of the repr, and names of entries are texts of the caller.
-        state = self._state
-        lines = "".join(
-            f"<tr><td>{each.number}</td><td>{html.escape(each.name)}</td><td>{in_words(each.cost)}</td></tr>"
-            for each in self._entries[: state.count]
+        # From the state in memory, like the repr. Names and labels are texts of callers, so every text is escaped.
+        entries = self._entries[: self._state.count]
+        left = self._total.cost
+        rows = [("", "total", "", in_words(left))]
+        for entry in entries:
+            left = left - entry.cost
+            number = str(entry.number)
+            rows.append((number, entry.name, in_words(entry.cost), in_words(left)))
+        hidden = max(len(entries) - MOST_IN_PAGE, 0)
+        del rows[1 : 1 + hidden]
+        label = "" if self._label is None else f": {self._label}"
+        notes = [f"{in_words(left)} of {in_words(self._total.cost)} is left"]
+        if hidden:
+            notes.append(f"{hidden:,} earlier debits are not shown; entries has all of them")
+        notes.append(self._relation.statement)
+        heads = _cells(("number", "debit", "cost", "left"), "th")
+        body = "".join(f"<tr>{_cells(row, 'td')}</tr>" for row in rows)
+        below = "".join(f"<p>{html.escape(note)}</p>" for note in notes)
+        return (
+            f"<div><strong>Ledger{html.escape(label)}</strong><table><thead><tr>{heads}</tr></thead>"
+            f"<tbody>{body}</tbody></table>{below}</div>"
         )
-        heads = "<tr><th>number</th><th>name</th><th>cost</th></tr>"
-        table = f"<table><thead>{heads}</thead><tbody>{lines}</tbody></table>" if lines else ""
-        return f"<div><strong>Ledger</strong> {html.escape(self.left)}{table}</div>"
 
     def __reduce__(self) -> NoReturn:
         raise TypeError(

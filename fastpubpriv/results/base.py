@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import functools
 import html
@@ -10,34 +9,31 @@ import json
 import math
 import os
 import re
-import sys
-from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from fractions import Fraction
 from itertools import chain
 from pathlib import Path
-from types import MappingProxyType, UnionType
-from typing import (
-    Any,
-    ClassVar,
-    Literal,
-    NamedTuple,
-    Self,
-    TypeVar,
-    Union,
-    get_args,
-    get_origin,
-    get_type_hints,
-)
+from types import MappingProxyType
+from typing import Any, ClassVar, Self, get_type_hints
 
 import numpy as np
 
 from fastpubpriv import validation
 from fastpubpriv._types import FloatArray
-from fastpubpriv.errors import BudgetError, InputError
+from fastpubpriv.errors import InputError
 from fastpubpriv.privacy import ZCDP, ApproxDP, Budget, Cost, Neighbors, PureDP
 from fastpubpriv.privacy.conversions import best_epsilon
+from fastpubpriv.results.fields import declaration_of, fields_of, value_class
+from fastpubpriv.results.json_fields import (
+    FORMAT_VERSION,
+    plain,
+    read_array,
+    read_field,
+    read_json,
+    read_price,
+    shortened,
+    unreadable,
+)
 from fastpubpriv.results.reasons import (
     PartReasons,
     Reason,
@@ -48,266 +44,26 @@ from fastpubpriv.results.reasons import (
     status_of,
     with_cause,
 )
+from fastpubpriv.results.result_tables import (
+    Facts,
+    Table,
+    bracketed,
+    cell_text,
+    cells,
+    declared_facts,
+    interval_drawings,
+    line_columns,
+    listed_facts,
+    table_of,
+)
 from fastpubpriv.sources import Rows
 from fastpubpriv.sources.column_names import listed
 from fastpubpriv.sources.open import public_table_of
 
-# Parsing of results from JSON: every field must have the type and shape that was written, or an InputError names it.
-
-
-def shape(*axes: str, missing: float | None = None, dtype: type = np.float64) -> dict[str, Any]:
-    """Return the metadata of an array field of this shape; JSON null is read as `missing`, if that is given.
-
-    An axis has the length of the tuple field of its name, if there is one.
-    """
-    return {"axes": axes, "missing": missing, "dtype": dtype}
-
-
-def unreadable(fault: str) -> InputError:
-    """Return the error for a JSON text with this fault."""
-    return InputError(f"this JSON text cannot be read: {fault}")
-
-
-def shortened(name: str) -> str:
-    """Return the repr of a name for an error message, truncated after 40 characters."""
-    return repr(name if len(name) <= 40 else name[:40] + "...")
-
-
-def read_json(text: Any, kind: str) -> dict[str, Any]:
-    """Return the object in a JSON text, or in the file at a path; raise InputError for anything else."""
-    if not isinstance(text, str | bytes | os.PathLike):
-        raise InputError(
-            f"from_json reads the text that to_json returns, or a path to it, got {type(text).__name__}"
-        )
-    if not isinstance(text, bytes) and not str(text).lstrip().startswith(("{", "[")):
-        try:
-            text = Path(validation.path_name(text)).read_bytes()
-        except (OSError, ValueError):
-            raise InputError(
-                f"this is neither the JSON text of a {kind} nor a file that can be read"
-            ) from None
-    try:
-        data = json.loads(text, parse_constant=int)  # refuses NaN and Infinity, which are not JSON
-    except (ValueError, RecursionError):
-        data = None
-    if not isinstance(data, dict):
-        raise InputError(
-            f"this is not the JSON text of a {kind}: pass what to_json returned or wrote"
-        )
-    return data
-
-
-def read_field(name: str, kind: Any, value: Any) -> Any:
-    """Parse the JSON value of a field by its type; a value of a type without a rule is returned unchanged."""
-    origin = get_origin(kind)
-    parts = [each for each in get_args(kind) if each is not type(None)]
-    if len(parts) < len(get_args(kind)) and value is None:
-        return None
-    if origin in (UnionType, Union):
-        if value is None:
-            raise unreadable(f"field {shortened(name)} must not hold null")
-        for each in parts[:-1]:
-            with contextlib.suppress(InputError):
-                return read_field(name, each, value)
-        return read_field(name, parts[-1], value)
-    if origin is np.ndarray:
-        return read_array(name, value, {}, axes=("entries",))
-    if isinstance(kind, type) and issubclass(kind, Value):
-        return read_value(kind, value)
-    if kind is Budget:
-        return Budget.from_dict(value)
-    if origin is Literal or kind is Reason:
-        fine = value in (parts or [*map(str, Reason)])
-        words = "known words"
-    else:
-        test, words = _KINDS.get(origin or kind, (None, ""))
-        fine = test is None or test(value)
-    if not fine:
-        raise unreadable(f"field {shortened(name)} must hold {words}")
-    if origin is tuple:
-        return tuple(read_field(name, parts[0], item) for item in value)
-    if origin is Mapping:
-        return {key: read_field(name, parts[1], item) for key, item in value.items()}
-    if kind is float:
-        # JSON cannot represent infinity, so it is written as null
-        return math.inf if value is None else float(value)
-    return Reason(value) if kind is Reason else value  # type: ignore[call-arg]
-
-
-def read_value(kind: type[_AnyValue], value: Any) -> _AnyValue:
-    """Parse a nested `Value` of class `kind` from its JSON object."""
-    if type(value) is not dict:
-        raise unreadable(f"a {kind.__name__} must be an object")
-    parsed = kind(**kind._fields_of(dict(value)))
-    if not parsed._fits_together():
-        raise InputError(f"this JSON text is not a {kind.__name__}: its fields do not fit together")
-    return parsed
-
-
-def read_array(
-    name: str,
-    value: Any,
-    sizes: dict[str, int],
-    *,
-    axes: tuple[str, ...],
-    missing: float | None = None,
-    dtype: type = np.float64,
-) -> Any:
-    """Return a read-only array of a shape with named axes, whose lengths `sizes` collects; null is read as `missing`."""
-    try:
-        array: Any = np.array(_numbers(value, missing, dtype), dtype=dtype)
-        if value == []:  # JSON has no shape for an empty list
-            array = array.reshape(0, *(sizes.get(axis, 0) for axis in axes[1:]))
-        fine = array.ndim == len(axes) and (math.isnan(missing or 0.0) or not np.isnan(array).any())
-        fine = fine and (missing is not None or bool(np.isfinite(array).all()))
-    except (ValueError, TypeError, OverflowError, RecursionError):
-        fine = False
-    if not fine:
-        raise unreadable(
-            f"field {shortened(name)} must be an array of finite numbers of shape ({', '.join(axes)})"
-        )
-    for axis, length in zip(axes, array.shape, strict=True):
-        if sizes.setdefault(axis, length) != length:
-            raise unreadable(
-                f"field {shortened(name)} must have {sizes[axis]} entries along {axis}, got {length}"
-            )
-    array.flags.writeable = False
-    return array
-
-
-def _numbers(value: Any, missing: float | None, dtype: type) -> Any:
-    """Check nested lists of numbers; `np.array` alone would accept strings and booleans."""
-    if type(value) is list:
-        return [_numbers(item, missing, dtype) for item in value]
-    if value is None and missing is not None:
-        return missing
-    if type(value) is not int and (type(value) is not float or dtype is np.int64):
-        raise TypeError
-    return value
-
-
-# For each type of a field: a test of the JSON value, and the description of valid values in error messages.
-_KINDS: dict[Any, tuple[Callable[[Any], bool], str]] = {
-    int: (lambda value: type(value) is int and 0 <= value < 2**63, "a whole number"),
-    float: (
-        lambda value: (
-            value is None or (type(value) in (int, float) and abs(value) <= sys.float_info.max)
-        ),
-        "a number, or null for an infinite one",
-    ),
-    bool: (lambda value: type(value) is bool, "true or false"),
-    str: (lambda value: type(value) is str, "text"),
-    tuple: (lambda value: type(value) is list, "a list"),
-    Mapping: (lambda value: type(value) is dict, "an object"),
-}
-
-
-# Formatting: numbers rounded to their significant digits, budgets in words, tables as text, HTML and data frames.
+# Budgets in words.
 
 # The delta at which a zCDP budget is converted to (epsilon, delta) in texts.
 READERS_DELTA = Fraction(1, 10**6)
-# Maximum number of rows and columns of a table in a text or page; a data frame has all of them.
-MOST_ROWS = 60
-MOST_COLUMNS = 20
-ROUNDED_COLUMNS = 10  # maximum number of columns of a table for a terminal
-
-
-class TableColumn(NamedTuple):
-    """A column of a table; texts round values to two digits of their uncertainty `scale`, and show `spread` after a ±."""
-
-    name: str
-    values: Any
-    scale: Any = None
-    spread: tuple[str, Any] | None = None
-
-
-@dataclass(frozen=True)
-class Table:
-    """Table of labeled rows; `index` names the labels. A column is a TableColumn or (name, values); names may repeat.
-
-    The columns `more`, and the rows that are true in `left_out`, are in data frames only, not in texts. `parts_of_labels` names the
-    entries of labels that are tuples; `crossed` is a form with an axis for each of two entries, which texts show instead. Texts for
-    a terminal round numbers, other texts where `rounded`.
-    """
-
-    index: str
-    labels: Sequence[Any]
-    columns: Sequence[TableColumn | tuple[str, Any]]
-    more: Sequence[TableColumn] = ()
-    left_out: Sequence[bool] = ()
-    parts_of_labels: Sequence[str] = ()
-    crossed: Table | None = None
-    rounded: bool = False
-
-    @property
-    def in_texts(self) -> Table:
-        """The form that texts show."""
-        return self if self.crossed is None else self.crossed
-
-    @property
-    def printed(self) -> list[int]:
-        """Places of the rows that texts show."""
-        left_out = set(np.flatnonzero(self.left_out).tolist())
-        return [row for row in range(len(self.labels)) if row not in left_out]
-
-    @property
-    def every(self) -> list[TableColumn]:
-        """All columns of a data frame."""
-        return [*self.parts(), *self.more]
-
-    def parts(self, *, rounded: bool = False) -> list[TableColumn]:
-        """Return all columns as TableColumns; unless `rounded`, spreads become columns of their own."""
-        given = [TableColumn(*column) for column in self.columns]
-        if rounded:
-            return given
-        columns = []
-        for each in given:
-            columns.append(
-                TableColumn(each.name, each.values, each.scale if self.rounded else None)
-            )
-            if each.spread is not None:
-                columns.append(TableColumn(*each.spread))
-        return columns
-
-
-def with_ends(
-    name: str,
-    values: Any,
-    ends: tuple[Any, Any],
-    scale: Any,
-    names: tuple[str, str] = ("lower", "upper"),
-) -> list[TableColumn]:
-    """Return the columns of an estimate and of its lower and upper interval ends."""
-    return [
-        TableColumn(each, of, scale)
-        for each, of in zip((name, *names), (values, *ends), strict=True)
-    ]
-
-
-def with_reasons(parts: PartReasons) -> list[TableColumn]:
-    """Return the columns "status" and "reasons" of the parts; an empty list without parts."""
-    if not parts:
-        return []
-    statuses = [status_of(each) for each in parts]
-    words = [", ".join(each) for each in parts]
-    return [TableColumn("status", statuses), TableColumn("reasons", words)]
-
-
-def number(value: float, scale: float) -> str:
-    """Return a value rounded to two digits of `scale`, its uncertainty."""
-    if not math.isfinite(value) or not math.isfinite(scale) or scale <= 0.0:
-        return f"{value:.6g}"
-    places = 1 - math.floor(math.log10(scale))
-    if places > 9 or abs(value) >= 1e12 or places < -6:
-        return f"{value:.{max(1, min(17, places + 1 + math.floor(math.log10(max(abs(value), scale)))))}g}"
-    return f"{round(value, places):,.{max(places, 0)}f}"
-
-
-def bracketed(array: Any) -> str:
-    """Return a small array as one line of text, with six digits per number."""
-    if array.ndim == 0:
-        return f"{array:.6g}"
-    return f"[{', '.join(bracketed(item) for item in array)}]"
 
 
 def short(budget: Budget | Cost) -> str:
@@ -344,97 +100,6 @@ def explain(
         every_gaussian = all(release.get("noise") == "gaussian" for release in releases)
         epsilon = readers_epsilon(budget, all_gaussian=bool(releases) and every_gaussian)
     return f"{named}, which implies epsilon = {epsilon:.3g} at delta = 1e-6"
-
-
-def percent(level: float) -> str:
-    """Return a confidence level as text: "95 %", or the plain number above 0.9999."""
-    return f"{level:.12g}" if level > 0.9999 else f"{100 * level:.4g} %"
-
-
-def _cell(value: Any) -> str:
-    if value is None:
-        return ""
-    if isinstance(value, float | np.floating):
-        return f"{value:.6g}"
-    if isinstance(value, tuple):
-        return ", ".join(_cell(item) for item in value)
-    return " ".join(str(value).split())
-
-
-def cells(
-    table: Table, *, rounded: bool = False, where: str = "to_frame()"
-) -> tuple[list[list[str]], list[str]]:
-    """Return the lines of cells to show, column names first, and notes on omitted rows and columns and where to find them."""
-    table = table.in_texts
-    printed = table.printed
-    columns = [
-        each
-        for each in table.parts(rounded=rounded)
-        if each.name != "reasons" or any(each.values[row] for row in printed)
-    ]
-    most = ROUNDED_COLUMNS if rounded else MOST_COLUMNS
-    shown = columns[:most]
-    lines = [
-        [
-            table.index,
-            *(_cell(column.name) + (" ± std" if column.spread else "") for column in shown),
-        ]
-    ]
-    for row in printed[:MOST_ROWS]:
-        line = [_cell(table.labels[row])]
-        for _, values, scale, spread in shown:
-            value = values[row]
-            rounded_value = scale is not None and value is not None
-            text = number(float(value), float(scale[row])) if rounded_value else _cell(value)
-            line.append(text if spread is None else f"{text} ± {spread[1][row]:.3g}")
-        lines.append(line)
-    kind = "columns" if table.index == "column" else "rows"
-    left = [(len(printed) - MOST_ROWS, kind), (len(columns) - most, "columns")]
-    return lines, [
-        f"... and {count} more {what}; {where} has all of them."
-        for count, what in left
-        if count > 0
-    ]
-
-
-def _intervals(table: Table) -> list[str]:
-    """Return an HTML cell per row that draws its interval and estimate, with a thin line at zero; [] without intervals."""
-    # Rows with one unit share an axis: in a table of columns or terms rows of one label, in any other table all rows.
-    columns = {column.name: np.asarray(column.values) for column in table.parts()}
-    if not {"lower", "upper"} <= columns.keys():
-        return []
-    before = list(columns)[list(columns).index("lower") - 1]
-    ends = np.column_stack([columns[name] for name in ("lower", before, "upper")]).astype(
-        np.float64
-    )
-    units = np.array(
-        [str(label) if table.index in ("column", "term") else "" for label in table.labels]
-    )
-    cells = []
-    for unit, row in zip(units, ends, strict=True):
-        known = np.append(ends[units == unit], 0.0)
-        low, high = (pick(known[np.isfinite(known)]) for pick in (np.min, np.max))
-        with np.errstate(all="ignore"):
-            zero, *places = 2.0 + 116.0 * np.clip(
-                (np.append(0.0, row) - low) / (high - low), 0.0, 1.0
-            )
-        least, at, most = places
-        cells.append(
-            "<td><svg width='120' height='12' stroke='currentColor'>"
-            f"<line x1='{zero:.1f}' x2='{zero:.1f}' y2='12' stroke-width='.5'/>"
-            f"<line x1='{least:.1f}' x2='{most:.1f}' y1='6' y2='6'/><circle cx='{at:.1f}' cy='6' r='2'/></svg></td>"
-            if np.isfinite([zero, *places]).all()
-            else "<td></td>"
-        )
-    return cells
-
-
-def listed_facts(facts: list[tuple[str, str]]) -> str:
-    """Return (name, text) pairs as an escaped HTML list."""
-    pairs = (
-        f"<dt>{html.escape(name)}</dt><dd>{html.escape(_cell(text))}</dd>" for name, text in facts
-    )
-    return f"<dl>{''.join(pairs)}</dl>"
 
 
 # Base classes of results. They hold released and public values only.
@@ -484,11 +149,8 @@ def read_only(value: Any) -> Any:
     return value
 
 
-# A table, and facts to show below it as (name, sentence) pairs.
-Contents = tuple[Table, list[tuple[str, str]]]
-# Names of the fields of a class of values.
-_names: Callable[[Any], tuple[str, ...]]
-_names = functools.cache(lambda kind: tuple(field.name for field in dataclasses.fields(kind)))
+# A table, and facts to show below it.
+Contents = tuple[Table, Facts]
 _type_hints: Callable[[Any], dict[str, Any]] = functools.cache(get_type_hints)
 
 
@@ -499,39 +161,6 @@ def _plain_dicts(value: Any) -> Any:
     if type(value) is tuple:
         return tuple(_plain_dicts(item) for item in value)
     return value
-
-
-def plain(value: Any) -> Any:
-    """Turn a field of a result into types that JSON has; exact fractions keep their numerator and denominator."""
-    if isinstance(value, np.ndarray):
-        return plain(value.tolist())
-    if isinstance(value, np.generic):
-        return plain(value.item())
-    if isinstance(value, Reason):
-        return value.value
-    if isinstance(value, Fraction):
-        return {"exact": f"{value.numerator}/{value.denominator}", "value": float(value)}
-    if hasattr(value, "to_dict"):
-        return plain(value.to_dict())
-    if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return {
-            field.name: plain(getattr(value, field.name)) for field in dataclasses.fields(value)
-        }
-    if isinstance(value, Mapping):
-        return {str(key): plain(value[key]) for key in sorted(value, key=str)}
-    if isinstance(value, (list, tuple)):
-        return [plain(item) for item in value]
-    if isinstance(value, float) and not math.isfinite(value):
-        return None
-    return value
-
-
-def read_price(value: Any) -> Budget | Cost:
-    """Read a budget or cost from its JSON value."""
-    try:
-        return Budget.from_dict(value)
-    except BudgetError:
-        return Cost.from_dict(value)  # a cost of zero, or smaller than the smallest valid budget
 
 
 def shown(value: Value, level: float = LEVEL) -> Contents:
@@ -550,7 +179,7 @@ def unreliable(result: Result, known: Reasons = ()) -> str:
     with np.errstate(all="ignore"):  # released numbers may be of any size
         table, _ = result._contents(LEVEL)
     labels = [
-        f"{table.index} {label}" if isinstance(label, int) else _cell(label)
+        f"{table.index} {label}" if isinstance(label, int) else cell_text(label)
         for label in table.labels
     ]
     texts = []
@@ -566,25 +195,29 @@ def unreliable(result: Result, known: Reasons = ()) -> str:
     return "; ".join(texts)
 
 
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
+@value_class
 class Value:
     """A frozen value with named fields that can be written to JSON, read back and shown."""
 
-    # Fields of sampling standard deviations, which `widened` scales; noise contained in such a field is overestimated then.
-    _sampling: ClassVar[tuple[str, ...]] = ()
+    # The axes whose entries are the lines of the table, in row-major order.
+    _line_axes: ClassVar[tuple[str, ...]] = ()
 
     def __post_init__(self) -> None:
         # Fields are made read-only here so that this also holds after unpickling and dataclasses.replace.
-        for name in _names(type(self)):
+        for name in fields_of(type(self)):
             object.__setattr__(self, name, read_only(getattr(self, name)))
 
     def __reduce__(self) -> Any:
-        fields = {name: _plain_dicts(getattr(self, name)) for name in _names(type(self))}
+        fields = {name: _plain_dicts(getattr(self, name)) for name in fields_of(type(self))}
         return functools.partial(type(self), **fields), ()
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the fields as plain lists, numbers and strings, ready for JSON."""
-        return {name: plain(getattr(self, name)) for name in _names(type(self))}
+        """Return the fields as plain lists, numbers and strings, ready for JSON; `format_version` comes first."""
+        return {"format_version": FORMAT_VERSION, **self._plain()}
+
+    def _plain(self) -> dict[str, Any]:
+        """Return the fields of this value, which may be one within another."""
+        return {name: plain(getattr(self, name)) for name in fields_of(type(self))}
 
     def to_json(self, path: str | Path | None = None) -> str:
         """Return the JSON text, and write it to `path` if one is given."""
@@ -610,7 +243,19 @@ class Value:
     @classmethod
     def from_json(cls, text: str | os.PathLike[str]) -> Self:
         """Read back what `to_json` returned, or wrote to a path; raise InputError for anything else."""
-        return read_value(cls, read_json(text, cls.__name__))
+        return cls._from_plain(read_json(text, cls.__name__))
+
+    @classmethod
+    def _from_plain(cls, value: Any) -> Self:
+        """Parse the JSON object of a value, which may be one within another."""
+        if type(value) is not dict:
+            raise unreadable(f"a {cls.__name__} must be an object")
+        parsed = cls(**cls._fields_of(dict(value)))
+        if not parsed._fits_together():
+            raise InputError(
+                f"this JSON text is not a {cls.__name__}: its fields do not fit together"
+            )
+        return parsed
 
     def _fits_together(self) -> bool:
         """Return whether fields read from JSON, each of the right form, are consistent."""
@@ -619,7 +264,7 @@ class Value:
     @classmethod
     def _fields_of(cls, data: dict[str, Any]) -> dict[str, Any]:
         """Return the fields of this class parsed from a JSON object; raise InputError for unknown or missing ones."""
-        fields = {field.name: field for field in dataclasses.fields(cls)}
+        fields = fields_of(cls)
         no_default = (dataclasses.MISSING, dataclasses.MISSING)
         needed = {
             name
@@ -638,28 +283,41 @@ class Value:
         parsed = {}
         # in order of definition, so that `dim` is checked before arrays
         for name, field in fields.items():
-            if name in data and (value := data[name]) is not None and field.metadata:
-                parsed[name] = read_array(name, value, sizes, **field.metadata)
+            declaration = declaration_of(field)
+            if name in data and (value := data[name]) is not None and declaration.dtype is not None:
+                parsed[name] = read_array(name, value, sizes, declaration)
             elif name in data:
                 parsed[name] = read_field(name, kinds[name], value)
         return parsed
 
-    @abstractmethod
-    def _own(self, level: float) -> Contents:
-        """Return the table, with intervals at this level if it has any, and the facts that are specific to the class."""
+    def _axis(self, axis: str) -> tuple[str, Sequence[Any]]:
+        """Return the title of the labels of an axis, and the labels; without a title the axis has a declared column."""
+        raise KeyError(axis)
+
+    def _table(self, level: float) -> Table:
+        """Return the table, with intervals at this level if it has any; by default that of the declarations."""
+        return table_of(self, level)
+
+    def _facts(self, level: float) -> Facts:
+        """Return the facts that are specific to the class."""
+        return []
 
     def _contents(self, level: float) -> Contents:
         """Return the table and all facts."""
-        return self._own(level)
+        table = self._table(level)
+        if not self._line_axes:  # the table of the class is not made of declarations
+            columns = [*table.columns, *line_columns(self, level)]
+            table = dataclasses.replace(table, columns=columns)
+        return table, [*self._facts(level), *declared_facts(self)]
 
     def widened(self, k: int) -> Self:
         """Return a copy whose sampling variances are multiplied by k, as if the k rows of a person were identical."""
         changed: dict[str, Any] = {
             name: frozen(getattr(self, name) * math.sqrt(k))
-            for name in self._sampling
-            if getattr(self, name) is not None
+            for name, each in fields_of(type(self)).items()
+            if declaration_of(each).sampling and getattr(self, name) is not None
         }
-        for name in _names(type(self)):
+        for name in fields_of(type(self)):
             value = getattr(self, name)
             if isinstance(value, Value):
                 changed[name] = value.widened(k)
@@ -677,7 +335,7 @@ class Value:
             for first, *others in lines
         ]
         space = max((len(name) for name, _ in facts), default=0)
-        notes = [f"{name.ljust(space)}  {_cell(text)}" for name, text in facts]
+        notes = [f"{name.ljust(space)}  {cell_text(text)}" for name, text in facts]
         return "\n".join(line.rstrip() for line in [type(self).__name__, *rows, *more, *notes])
 
     def to_frame(self) -> Any:
@@ -707,7 +365,7 @@ class Value:
         (names, *rows), more = cells(table)
         heads = "".join(f"<th>{html.escape(name)}</th>" for name in names)
         body = ""
-        drawings = _intervals(table) or [""] * len(table.labels)
+        drawings = interval_drawings(table) or [""] * len(table.labels)
         for row, drawn in zip(rows, [drawings[place] for place in table.printed], strict=False):
             body += f"<tr>{''.join(f'<td>{html.escape(cell)}</td>' for cell in row)}{drawn}</tr>"
         notes = "".join(f"<p>{html.escape(text)}</p>" for text in more)
@@ -717,13 +375,11 @@ class Value:
         )
 
 
-_AnyValue = TypeVar("_AnyValue", bound=Value)
-
 NO_PRIVATE_ROW = "the public rows; no private row was read"
 WHERE = " where "  # in what a result is about, if that is rows inside a condition
 
 
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
+@value_class
 class Result(Value):
     """Base class of the results of all estimators: sizes, privacy cost, releases and reasons.
 
@@ -783,6 +439,9 @@ class Result(Value):
         elif not self.about:
             object.__setattr__(self, "about", self._rows_in_words(LEVEL))
 
+    def _axis(self, axis: str) -> tuple[str, Sequence[Any]]:
+        return ("column", self.labels) if axis == "dim" else super()._axis(axis)
+
     def _rows_in_words(self, level: float) -> str:
         """Return which rows the answers are about; a released number of rows has an interval of this level."""
         return f"all {self.n_priv:,} rows{self._gaps}"
@@ -803,7 +462,7 @@ class Result(Value):
 
     @property
     def _judged_parts(self) -> PartReasons:
-        return self._judged({name: getattr(self, name) for name in _names(type(self))})
+        return self._judged({name: getattr(self, name) for name in fields_of(type(self))})
 
     @property
     def status(self) -> Status:
@@ -857,9 +516,8 @@ class Result(Value):
             x_pub, columns=columns, dim=self.dim, names=self.columns, finite=not gaps
         )[0]
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return the result as plain lists, numbers and strings, ready for JSON; `kind` and `status` come first."""
-        return {"kind": type(self).__name__, "status": self.status, **Value.to_dict(self)}
+    def _plain(self) -> dict[str, Any]:
+        return {"kind": type(self).__name__, "status": self.status, **Value._plain(self)}
 
     @classmethod
     def _fields_of(cls, data: dict[str, Any]) -> dict[str, Any]:
@@ -869,7 +527,7 @@ class Result(Value):
         if "rows_per_person" not in data:  # written before the field existed
             number = re.search(r"at most (\d+) rows of each", str(data.get("relation")))
             data["rows_per_person"] = int(number[1]) if number else 1
-        fields = super(Result, cls)._fields_of(data)
+        fields = super()._fields_of(data)
         columns = fields.get("columns")
         parts = fields.get("part_reasons", ())
         fields["spent"] = read_price(fields["spent"])
@@ -897,7 +555,7 @@ class Result(Value):
         return fields
 
     def _contents(self, level: float) -> Contents:
-        table, own = self._own(level)
+        table, own = super()._contents(level)
         public = f"{self.n_pub:,}" if self.n_pub else "no"
         nouns = {"released": "released numbers"}
         ranges = "; ".join(

@@ -13,8 +13,8 @@ import numpy as np
 from fastpubpriv import validation
 from fastpubpriv._types import BoolArray, FloatArray, IntArray
 from fastpubpriv.privacy.noise_quantiles import deviations
-from fastpubpriv.results import base, plots
-from fastpubpriv.results.base import LEVEL, Contents, Result, Table, TableColumn, shape
+from fastpubpriv.results import plots
+from fastpubpriv.results.base import LEVEL, Result
 from fastpubpriv.results.comparisons import (
     Comparable,
     Comparison,
@@ -27,9 +27,11 @@ from fastpubpriv.results.comparisons import (
     label_of,
     ratio_of,
 )
-from fastpubpriv.results.interval_parts import half_widths, width_columns, width_facts
+from fastpubpriv.results.fields import array, column, value_class
+from fastpubpriv.results.interval_parts import PARTS, half_widths, width_columns, width_facts
 from fastpubpriv.results.publishable import publishable, whole_ends
 from fastpubpriv.results.reasons import PartReasons, Reason
+from fastpubpriv.results.result_tables import ROUNDED_COLUMNS, Facts, Table, percent, table_of
 
 OTHER = "(other)"
 MISSING = "(missing)"
@@ -47,12 +49,17 @@ def place_of(keys: Sequence[Part | Key], key: Any) -> int:
     return {each: place for place, each in enumerate(keys)}[as_shown(key)]
 
 
-def table_by(by: tuple[str, ...], keys: Sequence[Part | Key], columns: list[TableColumn]) -> Table:
-    """Return a table with one row per key, which is its label: a tuple where several columns form a key."""
+def key_axis(by: tuple[str, ...], keys: Sequence[Part | Key]) -> tuple[str, Sequence[Any]]:
+    """Return the title and the labels of an axis of keys: tuples where several columns form a key."""
     if len(by) == 1:
-        return Table(by[0], list(keys), columns)
-    labels = [key if isinstance(key, tuple) else (key,) * len(by) for key in keys]
-    return Table(", ".join(by), labels, columns, parts_of_labels=by)
+        return by[0], [key[0] if isinstance(key, tuple) else key for key in keys]
+    return ", ".join(by), [key if isinstance(key, tuple) else (key,) * len(by) for key in keys]
+
+
+def table_by(result: Any, level: float, **more: Any) -> Table:
+    """Return the table of a result whose lines begin with a key; `more` are further fields of it."""
+    parts = result.by if len(result.by) > 1 else ()
+    return dataclasses.replace(table_of(result, level), parts_of_labels=parts, **more)
 
 
 def named_by(by: tuple[str, ...], keys: Sequence[Part | Key]) -> bool:
@@ -60,7 +67,7 @@ def named_by(by: tuple[str, ...], keys: Sequence[Part | Key]) -> bool:
     return bool(by) and all(len(key) == len(by) for key in keys if isinstance(key, tuple))
 
 
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
+@value_class
 class CountResult(Result):
     """Released counts of keys.
 
@@ -104,7 +111,7 @@ class CountResult(Result):
 
     by: tuple[str, ...]
     keys: tuple[Key, ...]
-    counts: FloatArray = dataclasses.field(metadata=shape("keys"))
+    counts: FloatArray = array("keys")
     noise_std: float
     noise_law: str
     rows_used: float | None = None
@@ -114,6 +121,7 @@ class CountResult(Result):
 
     _main = "keys"
     _parted = "counts"
+    _line_axes = ("keys",)
 
     def _fits_together(self) -> bool:
         numbers = self.noise_std >= 0.0 and self.round_to >= 1
@@ -123,7 +131,11 @@ class CountResult(Result):
         """Return the count of a key, also as it was listed (a date, for one); raise KeyError if it is not among `keys`."""
         return float(self.counts[place_of(self.keys, key if isinstance(key, tuple) else (key,))])
 
+    def _axis(self, axis: str) -> tuple[str, Sequence[Any]]:
+        return key_axis(self.by, self.keys) if axis == "keys" else super()._axis(axis)
+
     @property
+    @column("count", ends="_whole_ends", error="_count_scale", unit="rows")
     def published(self) -> IntArray:
         """Counts for readers, (k,): whole, not negative, and where keys were listed with the sum of all rows in use.
 
@@ -292,11 +304,17 @@ class CountResult(Result):
         return first, last
 
     def plot(
-        self, path: str | Path | None = None, *, level: float = LEVEL, x_pub: Any = None
+        self,
+        path: str | Path | None = None,
+        *,
+        level: float = LEVEL,
+        x_pub: Any = None,
+        ax: Any = None,
     ) -> Any:
         """Draw the counts of the table with their intervals (needs matplotlib); returns the figure.
 
         `x_pub` is ignored; it exists because other results draw public rows.
+        `ax` are axes of matplotlib to draw into, in place of a figure of their own.
         """
         shown = self._shown_places()
         shown = shown[~self._hidden[shown]]
@@ -306,7 +324,7 @@ class CountResult(Result):
         estimates = [plots.Estimate("private", published, lower, upper, style="bar")]
         label = f"rows by {', '.join(self.by)}, with {level:.0%} intervals of the noise"
         groups = [("", list(range(len(shown))))]
-        return plots.plot_forest(estimates, names, groups=groups, label=label, path=path)
+        return plots.plot_forest(estimates, names, groups=groups, label=label, path=path, ax=ax)
 
     def _shown_places(self) -> IntArray:
         if self.top is not None:
@@ -322,7 +340,7 @@ class CountResult(Result):
         few = abs(float(self.counts[unnamed].sum())) <= LEAST_STDS * error
         return unnamed & few
 
-    def _facts_of_hidden(self, level: float) -> list[tuple[str, str]]:
+    def _facts_of_hidden(self, level: float) -> Facts:
         """Return the fact that says how many rows have the keys that are left out, if there are any."""
         hidden = self._hidden
         if self.top is not None or not hidden.any():
@@ -343,7 +361,7 @@ class CountResult(Result):
             return None
         levels = list(self.levels)
         # "(other)" and "(missing)" may be left out.
-        if min(map(len, levels)) > base.ROUNDED_COLUMNS + 2:
+        if min(map(len, levels)) > ROUNDED_COLUMNS + 2:
             return None
         counts = self._by_levels(self.published)
         if self._hidden.any():
@@ -353,12 +371,12 @@ class CountResult(Result):
                 levels[axis] = tuple(level[place] for place in listed)
         # The column with fewer values goes across, if only one of them fits.
         names = self.by
-        if len(levels[1]) >= base.ROUNDED_COLUMNS:
+        if len(levels[1]) >= ROUNDED_COLUMNS:
             counts = counts.T
             levels = levels[::-1]
             names = names[::-1]
         down, across = levels
-        if len(across) >= base.ROUNDED_COLUMNS:
+        if len(across) >= ROUNDED_COLUMNS:
             return None
         with_margins = np.pad(counts, (0, 1))
         with_margins[-1] = with_margins.sum(axis=0)
@@ -367,36 +385,46 @@ class CountResult(Result):
         columns = list(zip(heads, with_margins.T, strict=True))
         return Table(" / ".join(names), [*map(label_of, down), ALL], columns)
 
-    def _columns(self, level: float) -> list[TableColumn]:
-        """Return the columns of the table, with all keys in their order."""
-        lower, upper = (ends.astype(np.int64) for ends in self.confidence_interval(level))
-        scale = np.full(len(self.keys), max(self.noise_std, LEAST_SCALE))
-        columns = base.with_ends("count", self.published, (lower, upper), scale)
-        rows = rows_counted(self)
-        if not math.isnan(rows):
-            scale = np.full(len(self.keys), max(self.noise_std, 1.0) / max(rows, 1.0))
-            names = ("share_lower", "share_upper")
-            ends = self.share_interval(level)
-            columns += base.with_ends("share", self.share, ends, scale, names)
-        if self.top is not None:
-            first, last = self.rank_interval(level)
-            columns += [TableColumn("rank_from", first), TableColumn("rank_to", last)]
-        return columns
+    def _whole_ends(self, level: float) -> tuple[IntArray, IntArray]:
+        lower, upper = self.confidence_interval(level)
+        return lower.astype(np.int64), upper.astype(np.int64)
 
-    def _own(self, level: float) -> Contents:
-        shown = self._shown_places()
-        columns = [
-            TableColumn(name, values[shown], None if scale is None else scale[shown])
-            for name, values, scale, _ in self._columns(level)
-        ]
-        columns += base.with_reasons(tuple(self.part_reasons[place] for place in shown.tolist()))
-        keys = [self.keys[place] for place in shown.tolist()]
-        table = table_by(self.by, keys if len(self.by) > 1 else [key[0] for key in keys], columns)
+    @property
+    def _count_scale(self) -> float:
+        return max(self.noise_std, LEAST_SCALE)
+
+    @property
+    @column(
+        "share",
+        ends="share_interval",
+        names_of_ends=("share_lower", "share_upper"),
+        error="_share_scale",
+        unit="share of the rows in use",
+    )
+    def _known_share(self) -> FloatArray | None:
+        return None if math.isnan(rows_counted(self)) else self.share
+
+    @property
+    def _share_scale(self) -> float:
+        return max(self.noise_std, 1.0) / max(rows_counted(self), 1.0)
+
+    @column("rank_from")
+    def _first_ranks(self, level: float) -> IntArray | None:
+        return None if self.top is None else self.rank_interval(level)[0]
+
+    @column("rank_to")
+    def _last_ranks(self, level: float) -> IntArray | None:
+        return None if self.top is None else self.rank_interval(level)[1]
+
+    def _table(self, level: float) -> Table:
+        shown = self._shown_places().tolist()
         hidden = self._hidden[shown].tolist()
-        crossed = self._crossed()
-        table = dataclasses.replace(table, left_out=hidden, crossed=crossed, rounded=True)
-        intervals = f"{base.percent(level)} each, of the counts of {self._rows_in_use}"
-        if crossed is not None:
+        table = table_by(self, level, crossed=self._crossed(), rounded=True)
+        return dataclasses.replace(table.taken(shown), left_out=hidden)
+
+    def _facts(self, level: float) -> Facts:
+        intervals = f"{percent(level)} each, of the counts of {self._rows_in_use}"
+        if self._crossed() is not None:
             width = deviations(self.noise_law, level) * self.noise_std
             width = np.ceil(width / self.round_to) * self.round_to
             intervals += f": about ± {width:,.0f} rows, and √m times that for a margin of m cells; "
@@ -408,7 +436,7 @@ class CountResult(Result):
         facts.append(("Noise", f"{self.noise_law}, standard deviation {self.noise_std:.3g} rows"))
         if self.threshold > 0.0:
             facts.append(("Hidden", f"keys with a noisy count below {self.threshold:.4g} rows"))
-        return table, facts
+        return facts
 
     def to_table(self) -> FloatArray:
         """Return the counts as an array with one axis per column of `by`, indexed in the order of `levels`."""
@@ -462,7 +490,7 @@ def judged_parts(
     return tuple(own for own, left_out in zip(parts, unseen, strict=False) if not left_out)
 
 
-def unseen_facts(unseen: list[bool]) -> list[tuple[str, str]]:
+def unseen_facts(unseen: list[bool]) -> Facts:
     """Return the fact that tables leave the parts of `unseen_parts` out, if there are any."""
     text = "no line: its rows, if there are any, are within noise of none"
     return [(OTHER, text)] if any(unseen) else []
@@ -486,7 +514,7 @@ def deviation_ends(
     return np.sqrt(np.maximum(middle - width, 0.0)), np.sqrt(np.maximum(high, 0.0))
 
 
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
+@value_class
 class GroupMeans(Result, Comparable):
     """Released means of groups; arrays are (groups, dim), in data units.
 
@@ -538,25 +566,32 @@ class GroupMeans(Result, Comparable):
 
     by: tuple[str, ...]
     groups: tuple[Part | Key, ...]
-    mean: FloatArray = dataclasses.field(metadata=shape("groups", "dim", missing=math.nan))
-    count: FloatArray = dataclasses.field(metadata=shape("groups", "dim"))
+    mean: FloatArray = array(
+        "groups",
+        "dim",
+        missing=math.nan,
+        label="mean",
+        ends="confidence_interval",
+        error="standard_error",
+    )
+    count: FloatArray = array("groups", "dim")
     count_noise_std: float
-    middle: FloatArray = dataclasses.field(metadata=shape("groups", "dim"))
-    noise_std: FloatArray = dataclasses.field(metadata=shape("groups", "dim"))
-    sampling_std: FloatArray = dataclasses.field(metadata=shape("groups", "dim"))
-    clipping_std: FloatArray = dataclasses.field(metadata=shape("groups", "dim"))
-    tail_below: FloatArray = dataclasses.field(metadata=shape("groups", "dim", missing=math.inf))
-    tail_above: FloatArray = dataclasses.field(metadata=shape("groups", "dim", missing=math.inf))
-    variance: FloatArray = dataclasses.field(metadata=shape("groups", "dim", missing=math.nan))
-    variance_std: FloatArray = dataclasses.field(metadata=shape("groups", "dim", missing=math.inf))
-    variance_tail: FloatArray = dataclasses.field(metadata=shape("groups", "dim", missing=math.inf))
+    middle: FloatArray = array("groups", "dim")
+    noise_std: FloatArray = array("groups", "dim")
+    sampling_std: FloatArray = array("groups", "dim", sampling=True)
+    clipping_std: FloatArray = array("groups", "dim")
+    tail_below: FloatArray = array("groups", "dim", missing=math.inf)
+    tail_above: FloatArray = array("groups", "dim", missing=math.inf)
+    variance: FloatArray = array("groups", "dim", missing=math.nan)
+    variance_std: FloatArray = array("groups", "dim", missing=math.inf, sampling=True)
+    variance_tail: FloatArray = array("groups", "dim", missing=math.inf)
     noise_law: str
-    lowest: FloatArray = dataclasses.field(metadata=shape("dim", missing=-math.inf))
-    highest: FloatArray = dataclasses.field(metadata=shape("dim", missing=math.inf))
+    lowest: FloatArray = array("dim", missing=-math.inf)
+    highest: FloatArray = array("dim", missing=math.inf)
 
     _main = "groups"
     _parted = "mean"
-    _sampling = ("sampling_std", "variance_std")
+    _line_axes = ("groups", "dim")
 
     def _fits_together(self) -> bool:
         return named_by(self.by, self.groups)
@@ -640,7 +675,18 @@ class GroupMeans(Result, Comparable):
         reasons = self.part_reasons
         return Numbers("group", self.groups, "mean", self.labels, estimated, reasons, 0.0)
 
+    def _axis(self, axis: str) -> tuple[str, Sequence[Any]]:
+        return key_axis(self.by, self.groups) if axis == "groups" else super()._axis(axis)
+
     @property
+    @column(
+        "std",
+        "groups",
+        "dim",
+        ends="deviation_interval",
+        names_of_ends=("std_lower", "std_upper"),
+        error="_deviation_scale",
+    )
     def standard_deviation(self) -> FloatArray:
         """Standard deviations within each group, (groups, dim); NaN if unknown."""
         return np.asarray(np.sqrt(np.maximum(self.variance, 0.0)))
@@ -653,11 +699,17 @@ class GroupMeans(Result, Comparable):
         )
 
     def plot(
-        self, path: str | Path | None = None, *, level: float = LEVEL, x_pub: Any = None
+        self,
+        path: str | Path | None = None,
+        *,
+        level: float = LEVEL,
+        x_pub: Any = None,
+        ax: Any = None,
     ) -> Any:
         """Draw the means with their intervals, a line for each group below each column (needs matplotlib); returns the figure.
 
         `x_pub` is ignored; it exists because other results draw public rows.
+        `ax` are axes of matplotlib to draw into, in place of a figure of their own.
         """
         lower, upper = (ends.T.ravel() for ends in self.confidence_interval(level))
         k = len(self.groups)
@@ -673,38 +725,37 @@ class GroupMeans(Result, Comparable):
             apart=True,
             label=f"mean by {label_of(self.by)}, with {level:.0%} intervals",
             path=path,
+            ax=ax,
         )
 
-    def _own(self, level: float) -> Contents:
-        lower, upper = (ends.reshape(-1) for ends in self.confidence_interval(level))
-        count = np.clip(self.count, 0.0, float(self._most_rows)).reshape(-1)
-        names = ("std_lower", "std_upper")
-        spread, *ends = (
-            part.reshape(-1) for part in (self.standard_deviation, *self.deviation_interval(level))
-        )
-        columns = []
-        if self.dim > 1:
-            columns.append(TableColumn("column", list(self.labels) * len(self.groups)))
-        means = self.mean.reshape(-1)
-        columns += base.with_ends("mean", means, (lower, upper), self.standard_error.reshape(-1))
-        spread_error = np.sqrt(self.variance_std).reshape(-1)
-        columns += base.with_ends("std", spread, (ends[0], ends[1]), spread_error, names)
-        count_error = np.full(len(count), max(self.count_noise_std, 1.0))
-        columns.append(TableColumn("rows", count, count_error))
-        columns += base.with_reasons(self.part_reasons)
-        parts = self.interval_parts(level)
+    @property
+    def _deviation_scale(self) -> FloatArray:
+        return np.sqrt(self.variance_std)
+
+    @property
+    @column("rows", "groups", "dim", error="_rows_scale", unit="rows")
+    def _rows_shown(self) -> FloatArray:
+        return np.clip(self.count, 0.0, float(self._most_rows))
+
+    @property
+    def _rows_scale(self) -> float:
+        return max(self.count_noise_std, 1.0)
+
+    def _table(self, level: float) -> Table:
+        widths = width_columns(self.interval_parts(level))
         unseen = unseen_parts(self.groups, self.mean, self.part_reasons)
-        table = table_by(
-            self.by, [group for group in self.groups for _ in range(self.dim)], columns
-        )
-        table = dataclasses.replace(table, more=width_columns(parts), left_out=unseen)
-        shown = table.printed
+        return table_by(self, level, more=widths, left_out=unseen)
+
+    def _facts(self, level: float) -> Facts:
+        unseen = unseen_parts(self.groups, self.mean, self.part_reasons)
+        shown = np.flatnonzero(~np.array(unseen, dtype=bool))
         lines = lines_of(self.groups, self.labels)
-        printed = [lines[place] for place in shown]
+        parts = self.interval_parts(level).reshape(-1, len(PARTS))
         sources = f"{self.noise_law} noise, sampling, clipping and undetected rows"
-        facts = [("Interval", f"{base.percent(level)} each, from {sources}")]
-        facts += width_facts(printed, means[shown], parts.reshape(-1, 4)[shown])
+        facts = [("Interval", f"{percent(level)} each, from {sources}")]
+        printed = [lines[place] for place in shown]
+        facts += width_facts(printed, self.mean.reshape(-1)[shown], parts[shown])
         rows = f"released with noise of {self.count_noise_std:.3g}"
         facts.append(("Rows of a group", rows))
         facts += unseen_facts(unseen)
-        return table, facts
+        return facts

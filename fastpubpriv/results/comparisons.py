@@ -10,7 +10,6 @@ Statistical Methods in Medical Research 21, 2012); this is Fieller's interval wh
 
 from __future__ import annotations
 
-import dataclasses
 import datetime
 import math
 from abc import abstractmethod
@@ -23,8 +22,10 @@ import numpy as np
 from fastpubpriv import validation
 from fastpubpriv._types import FloatArray
 from fastpubpriv.errors import InputError
-from fastpubpriv.results import base, plots
-from fastpubpriv.results.base import LEVEL, Contents, Table, Value, shape
+from fastpubpriv.results import plots
+from fastpubpriv.results.base import LEVEL, MOST_IN_REPR, Value
+from fastpubpriv.results.fields import array, value_class
+from fastpubpriv.results.json_fields import shortened
 from fastpubpriv.results.reasons import (
     PartReasons,
     Reason,
@@ -33,6 +34,14 @@ from fastpubpriv.results.reasons import (
     explained,
     ordered,
     status_of,
+)
+from fastpubpriv.results.result_tables import (
+    Facts,
+    Table,
+    bracketed,
+    percent,
+    with_ends,
+    with_reasons,
 )
 from fastpubpriv.rowwise.intervals import name_of_interval
 from fastpubpriv.sources.column_names import listed
@@ -158,7 +167,7 @@ def ratio_of(first: Estimated, second: Estimated, r: float | None) -> Estimated:
     )
 
 
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
+@value_class
 class Comparison(Value):
     """Difference or ratio of two released numbers, or of several pairs, one for each column or quantile.
 
@@ -201,9 +210,9 @@ class Comparison(Value):
     first: str
     second: str
     lines: tuple[str, ...]
-    estimate: FloatArray = dataclasses.field(metadata=shape("lines", missing=math.nan))
-    lower: FloatArray = dataclasses.field(metadata=shape("lines", missing=-math.inf))
-    upper: FloatArray = dataclasses.field(metadata=shape("lines", missing=math.inf))
+    estimate: FloatArray = array("lines", missing=math.nan)
+    lower: FloatArray = array("lines", missing=-math.inf)
+    upper: FloatArray = array("lines", missing=math.inf)
     level: float
     correlation: float | None
     private: bool
@@ -228,12 +237,15 @@ class Comparison(Value):
         """Lower and upper ends, (lines,) each: those of the fields, at the level of the comparison."""
         return self.lower, self.upper
 
-    def plot(self, path: str | Path | None = None) -> Any:
-        """Draw each line with its interval (needs matplotlib); returns the figure."""
+    def plot(self, path: str | Path | None = None, *, ax: Any = None) -> Any:
+        """Draw each line with its interval (needs matplotlib); returns the figure.
+
+        `ax` are axes of matplotlib to draw into, in place of a figure of their own.
+        """
         estimates = [plots.Estimate("private", self.estimate, self.lower, self.upper)]
         label = f"{self.in_words}, with {self.level:.0%} intervals"
         zero = self.kind == "difference"
-        return plots.plot_forest(estimates, self.lines, label=label, zero=zero, path=path)
+        return plots.plot_forest(estimates, self.lines, label=label, zero=zero, path=path, ax=ax)
 
     @property
     def in_words(self) -> str:
@@ -243,29 +255,38 @@ class Comparison(Value):
     def __repr__(self) -> str:
         shown = f"{self.kind}, {self.in_words!r}"
         flag = "" if self.private else ", private=False"
-        return f"Comparison({shown}, estimate={base.bracketed(self.estimate[: base.MOST_IN_REPR])}{flag})"
+        return f"Comparison({shown}, estimate={bracketed(self.estimate[:MOST_IN_REPR])}{flag})"
 
-    def _own(self, level: float) -> Contents:
+    def _table(self, level: float) -> Table:
         width = self.upper / 4.0 - self.lower / 4.0
         scale = np.where(np.isfinite(width), width, 0.0)
-        columns = base.with_ends(self.kind, self.estimate, self.confidence_interval(), scale)
-        columns += base.with_reasons(self.part_reasons)
+        columns = with_ends(self.kind, self.estimate, self.confidence_interval(), scale)
+        columns += with_reasons(self.part_reasons)
+        return Table(self.of, self.lines, columns, rounded=True, units=self._units())
+
+    def _units(self) -> list[str]:
+        """Return the name of the axis of each line: ratios, counts and shares have one, values of columns one for each column."""
+        if self.kind == "ratio" or self.of not in ("mean", "quantile"):
+            return [""] * len(self.lines)
+        if self.of == "mean":
+            return list(self.lines)
+        return [line.rpartition(": ")[0] for line in self.lines]
+
+    def _facts(self, level: float) -> Facts:
         errors = "their errors may have any correlation, and the widest interval is shown"
         if self.correlation is not None:
             errors = f"the correlation of their errors is {self.correlation:.2g}"
         if self.correlation == 0.0:
             errors = "their errors are independent"
+        interval = f"{percent(self.level)} each, from those of both; {errors}"
         facts = [("Answers about", self.about), ("Compared", self.in_words)]
-        facts += [
-            ("Interval", f"{base.percent(self.level)} each, from those of both; {errors}"),
-            *explained(self.reasons, self.part_reasons),
-            ("Spent", "nothing: both numbers had been released"),
-        ]
+        facts.append(("Interval", interval))
+        facts += explained(self.reasons, self.part_reasons)
+        facts.append(("Spent", "nothing: both numbers had been released"))
         if not self.private:
-            facts.append(
-                ("Private", "NO: the noise came from a seed, so these values are not private")
-            )
-        return Table(self.of, self.lines, columns, rounded=True), facts
+            seeded = "NO: the noise came from a seed, so these values are not private"
+            facts.append(("Private", seeded))
+        return facts
 
 
 def as_shown(key: Any) -> Any:
@@ -302,11 +323,11 @@ def named_pair(names: Sequence[Any], first: Any, second: Any, what: str) -> tupl
             known = False
         if not known:
             raise InputError(
-                f"no {what} is called {base.shortened(str(name))}: pass two of {listed([*map(str, names)])}"
+                f"no {what} is called {shortened(str(name))}: pass two of {listed([*map(str, names)])}"
                 + validation.did_you_mean(str(name), map(str, names))
             )
     if places[first] == places[second]:
-        raise InputError(f"pass two different {what}s, got {base.shortened(str(first))} twice")
+        raise InputError(f"pass two different {what}s, got {shortened(str(first))} twice")
     return places[first], places[second]
 
 

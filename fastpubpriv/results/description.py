@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import html
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -13,17 +13,31 @@ import numpy as np
 
 from fastpubpriv import validation
 from fastpubpriv._types import FloatArray
-from fastpubpriv.results import base, plots
-from fastpubpriv.results.base import LEVEL, Contents, Result, Table, TableColumn, shape
+from fastpubpriv.results import plots
+from fastpubpriv.results.base import LEVEL, Result, shown
 from fastpubpriv.results.by_key import CountResult, deviation_ends, rows_counted
 from fastpubpriv.results.comparisons import label_of
 from fastpubpriv.results.estimates import MeanResult
+from fastpubpriv.results.fields import array, value_class
 from fastpubpriv.results.interval_parts import width_columns
 from fastpubpriv.results.ranks import QuantileResult
 from fastpubpriv.results.reasons import explained
+from fastpubpriv.results.result_tables import (
+    Facts,
+    Table,
+    TableColumn,
+    listed_facts,
+    number,
+    percent,
+    with_ends,
+    with_reasons,
+)
+
+# Lower and upper ends of intervals.
+Ends = tuple[FloatArray, FloatArray]
 
 
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
+@value_class
 class Description(Result):
     """Released summary of a table: d numeric columns, then text columns.
 
@@ -54,20 +68,15 @@ class Description(Result):
 
     means: MeanResult | None = None
     quantiles: QuantileResult | None = None
-    variance: FloatArray | None = dataclasses.field(
-        default=None, metadata=shape("numbers", missing=math.nan)
+    variance: FloatArray | None = array("numbers", missing=math.nan, default=None)
+    variance_std: FloatArray | None = array(
+        "numbers", missing=math.inf, default=None, sampling=True
     )
-    variance_std: FloatArray | None = dataclasses.field(
-        default=None, metadata=shape("numbers", missing=math.inf)
-    )
-    variance_tail: FloatArray | None = dataclasses.field(
-        default=None, metadata=shape("numbers", missing=math.inf)
-    )
+    variance_tail: FloatArray | None = array("numbers", missing=math.inf, default=None)
     texts: tuple[CountResult, ...] = ()
     shares: Mapping[str, float] = dataclasses.field(default_factory=dict)
 
     _main = "texts"
-    _sampling = ("variance_std",)
 
     def _fits_together(self) -> bool:
         numbers = [self.means, self.quantiles, self.variance, self.variance_std, self.variance_tail]
@@ -121,11 +130,17 @@ class Description(Result):
         return {each.by[0]: each for each in self.texts}[column]
 
     def plot(
-        self, path: str | Path | None = None, *, level: float = LEVEL, x_pub: Any = None
+        self,
+        path: str | Path | None = None,
+        *,
+        level: float = LEVEL,
+        x_pub: Any = None,
+        ax: Any = None,
     ) -> Any:
         """Draw a panel for each column (needs matplotlib): quantiles and mean with intervals, or the most frequent texts.
 
         `x_pub` is ignored; it exists because other results draw public rows.
+        `ax` are axes of matplotlib to draw into, in place of a figure of their own.
         """
         # Quantiles and mean of a numeric column share a line, the shares of a text column a group of lines; each has its unit.
         d = self.numbers
@@ -156,7 +171,7 @@ class Description(Result):
             )
         label = f"with {level:.0%} intervals"
         return plots.plot_forest(
-            estimates, names, groups=groups, apart=True, label=label, path=path
+            estimates, names, groups=groups, apart=True, label=label, path=path, ax=ax
         )
 
     def to_html(self, path: str | Path | None = None, *, level: float = LEVEL) -> str:
@@ -172,80 +187,90 @@ class Description(Result):
             f"<section><h2>{html.escape(name)}</h2>{card}{note}</section>"
             for name, card, note in named
         )
-        facts = dict(base.shown(self)[1])
+        facts = dict(shown(self)[1])
         shares = ((f"for {name}", f"{share:.1%}") for name, share in sorted(self.shares.items()))
         spent = [
             ("Spent", facts["Spent"]),
             *shares,
             *((name, facts[name]) for name in ("Neighbors", "Private")),
         ]
-        head = f"{self.about}; {self.n_pub:,} public rows; intervals hold with {base.percent(level)} each"
+        head = (
+            f"{self.about}; {self.n_pub:,} public rows; intervals hold with {percent(level)} each"
+        )
         text = (
             '<!doctype html><html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width, '
             f'initial-scale=1"><title>A table under differential privacy</title><style>{STYLE}</style></head><body>'
             f"<h1>A table under differential privacy</h1><p>{head}</p><main>{sections}</main>"
-            f"<footer><section>{base.listed_facts(explained(self.reasons, self.part_reasons))}"
-            f"<h2>What was spent</h2>{base.listed_facts(spent)}</section></footer></body></html>\n"
+            f"<footer><section>{listed_facts(explained(self.reasons, self.part_reasons))}"
+            f"<h2>What was spent</h2>{listed_facts(spent)}</section></footer></body></html>\n"
         )
         if path is not None:
             Path(validation.path_name(path)).write_text(text, encoding="utf-8")
         return text
 
-    def _own(self, level: float) -> Contents:
+    def _table(self, level: float) -> Table:
         blank = [None] * len(self.texts)
         first: list[TableColumn] = []
         last: list[TableColumn] = []
+        for name, values, ends in self._estimates(level):
+            scale = np.nan_to_num(ends[1] / 4.0 - ends[0] / 4.0, posinf=0.0)
+            added = with_ends(name, values, ends, scale, (f"{name}_lower", f"{name}_upper"))
+            added = [each._replace(values=[*each.values.tolist(), *blank]) for each in added]
+            # the interval ends of others are at the right of the table
+            near = 3 if name == "mean" else 1
+            first += added[:near]
+            last += added[near:]
+        rows = np.ones(self.dim)
+        missing, present = self._counted
+        count = TableColumn("count", np.array(present), rows)
+        # With several rows per person those that a person does not have are counted with the missing numbers.
+        gaps = [] if np.isnan(missing).any() else [TableColumn("missing", np.array(missing), rows)]
+        tops = [""] * self.numbers + [_top_in_words(counts) for counts in self.texts]
+        words = [*with_reasons(self.part_reasons), TableColumn("top", tops)]
+        widths = width_columns(self.interval_parts(level))
+        more = [each._replace(values=[*each.values.tolist(), *blank]) for each in widths]
+        columns = [*gaps, *first, *words, count, *last]
+        return Table("column", self.labels, columns, more=more, units=self.labels)
+
+    def _estimates(self, level: float) -> Iterator[tuple[str, FloatArray, Ends]]:
+        """Return the estimates of the numeric columns: name, values (d,) and interval ends."""
+        if self.means is None or self.quantiles is None:
+            return
+        yield "mean", self.means.mean, self.means.confidence_interval(level)
+        yield "std", self.standard_deviation, self.confidence_interval(level)
+        lower, upper = self.quantiles.confidence_interval(level)
+        for k, q in enumerate(self.quantiles.q.tolist()):
+            yield f"q{100 * q:g}", self.quantiles.quantile[:, k], (lower[:, k], upper[:, k])
+
+    @property
+    def _counted(self) -> tuple[list[float], list[float]]:
+        """Numbers of missing and of present cells of each column."""
         missing = [float(each.published[-1]) for each in self.texts]
         present = [
             rows_counted(each) - gone for each, gone in zip(self.texts, missing, strict=True)
         ]
+        if self.means is None or self.means.report is None:
+            return missing, present
+        known = self.means.report.rows_used
+        if known is None:
+            known = self.n_priv - self.means.missing_rows
+        return [*self.means.missing_rows.tolist(), *missing], [*known.tolist(), *present]
 
-        estimates: list[tuple[str, FloatArray, tuple[FloatArray, FloatArray]]] = []
-        if self.means is not None and self.quantiles is not None and self.means.report is not None:
-            report = self.means.report
-            known = (
-                self.n_priv - self.means.missing_rows
-                if report.rows_used is None
-                else report.rows_used
-            )
-            missing = [*self.means.missing_rows.tolist(), *missing]
-            present = [*known.tolist(), *present]
-            estimates.append(("mean", self.means.mean, self.means.confidence_interval(level)))
-            estimates.append(("std", self.standard_deviation, self.confidence_interval(level)))
-            lower, upper = self.quantiles.confidence_interval(level)
-            for k, q in enumerate(self.quantiles.q.tolist()):
-                estimates.append(
-                    (f"q{100 * q:g}", self.quantiles.quantile[:, k], (lower[:, k], upper[:, k]))
-                )
-        for name, values, ends in estimates:
-            scale = np.nan_to_num(ends[1] / 4.0 - ends[0] / 4.0, posinf=0.0)
-            added = base.with_ends(name, values, ends, scale, (f"{name}_lower", f"{name}_upper"))
-            added = [each._replace(values=[*each.values.tolist(), *blank]) for each in added]
-            # the interval ends of others are at the right of the table
-            near = 3 if name == "mean" else 1
-            first = first + added[:near]
-            last = last + added[near:]
-        rows = np.ones(self.dim)
-        tops = [""] * self.numbers
-        for counts in self.texts:
-            named = counts.named[: min(3, counts.top or 3)]
-            shares_of = _shares_in_words(counts)
-            shown = (f"{label_of(counts.keys[key])} {shares_of[key]}" for key in named)
-            tops.append(", ".join(shown))
-        words = [*base.with_reasons(self.part_reasons), TableColumn("top", tops)]
-        count = TableColumn("count", np.array(present), rows)
-        # With several rows per person those that a person does not have are counted with the missing numbers.
-        gaps = [] if np.isnan(missing).any() else [TableColumn("missing", np.array(missing), rows)]
-        widths = width_columns(self.interval_parts(level))
-        more = [each._replace(values=[*each.values.tolist(), *blank]) for each in widths]
-        table = Table("column", self.labels, [*gaps, *first, *words, count, *last], more=more)
+    def _facts(self, level: float) -> Facts:
         shares = ", ".join(f"{name} {share:.1%}" for name, share in sorted(self.shares.items()))
-        facts = [("Interval", f"{base.percent(level)} each")]
+        facts = [("Interval", f"{percent(level)} each")]
         if self.means is not None:
             facts = self.means._facts_of_rows_used() + facts
             facts += self.means._facts_of_parts("Means", level)
             facts += self.means._facts_of_range()
-        return table, [*facts, ("Shares", shares)]
+        return [*facts, ("Shares", shares)]
+
+
+def _top_in_words(counts: CountResult) -> str:
+    """Return the most frequent keys of a text column with their shares."""
+    named = counts.named[: min(3, counts.top or 3)]
+    shares = _shares_in_words(counts)
+    return ", ".join(f"{label_of(counts.keys[key])} {shares[key]}" for key in named)
 
 
 # The HTML page of a description: a card with a small picture for each column, the reasons, and the spent budget.
@@ -274,9 +299,7 @@ def _with_ends(value: float, lower: float, upper: float) -> str:
     scale = (upper - lower) / 4.0
     if not math.isfinite(scale):
         return f"{value:.6g} (no interval)" if math.isfinite(value) else "not resolved"
-    return (
-        f"{base.number(value, scale)} ({base.number(lower, scale)} to {base.number(upper, scale)})"
-    )
+    return f"{number(value, scale)} ({number(lower, scale)} to {number(upper, scale)})"
 
 
 # name, text, and value with interval ends
@@ -302,7 +325,7 @@ def _drawn(estimates: Estimates, facts: list[tuple[str, str]], *shown: float) ->
                 f'<path d="M{low:.1f} 5H{high:.1f}" stroke="var(--blue)" stroke-width="6" opacity=".5"/>'
                 f'<path d="M{x:.1f} 0V10" stroke="var(--red)" stroke-width="2"/></svg>'
             )
-    return f"<dl>{''.join(parts)}</dl>{base.listed_facts(facts)}"
+    return f"<dl>{''.join(parts)}</dl>{listed_facts(facts)}"
 
 
 def _of_numbers(described: Any, j: int, level: float) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,9 +14,10 @@ from fastpubpriv import validation
 from fastpubpriv._types import BoolArray, FloatArray
 from fastpubpriv.errors import InputError
 from fastpubpriv.privacy.noise_quantiles import deviations
-from fastpubpriv.results import base, gaussians, plots
-from fastpubpriv.results.base import LEVEL, Contents, Result, Table, TableColumn, Value, shape
+from fastpubpriv.results import gaussians, plots, result_tables
+from fastpubpriv.results.base import LEVEL, Result, Value
 from fastpubpriv.results.comparisons import Comparable, Estimated, Numbers
+from fastpubpriv.results.fields import WIDTH, array, column, value_class
 from fastpubpriv.results.gaussians import KINDS, GaussianReport
 from fastpubpriv.results.interval_parts import (
     MOST_SHOWN,
@@ -27,6 +28,7 @@ from fastpubpriv.results.interval_parts import (
 )
 from fastpubpriv.results.public_draws import draw_normals, normal_quantile
 from fastpubpriv.results.reasons import Reason
+from fastpubpriv.results.result_tables import Facts, Table, TableColumn
 from fastpubpriv.sources.column_names import points
 
 # releases in which each column has its own number of missing values
@@ -70,7 +72,7 @@ class OfCompleteRows(Result):
             return self.about
         return self._rows_in_words(level)
 
-    def _facts_of_complete_rows(self, level: float) -> list[tuple[str, str]]:
+    def _facts_of_complete_rows(self, level: float) -> Facts:
         """Return the fact that says how many rows are used where the answers are about persons or rows inside a condition."""
         if self.complete_rows is None or not (self._of_persons or self._rows_may_be_absent):
             return []
@@ -82,7 +84,7 @@ class OfCompleteRows(Result):
         return [("Rows used", f"{self._complete_in_words(level)}; {gaps}")]
 
 
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
+@value_class
 class ColumnReport(Value):
     """Diagnostics of each column from released and public numbers; arrays are (dim,), in data units unless stated otherwise.
 
@@ -110,18 +112,18 @@ class ColumnReport(Value):
         Bounds on the mean given by the caller; -infinity and infinity without (null in JSON).
     """
 
-    missing: FloatArray = dataclasses.field(metadata=shape("dim", missing=math.nan))
-    resolved_from: FloatArray = dataclasses.field(metadata=shape("dim"))
-    resolved_to: FloatArray = dataclasses.field(metadata=shape("dim"))
-    undetected_rows: FloatArray = dataclasses.field(metadata=shape("dim"))
-    clipping_std: FloatArray = dataclasses.field(metadata=shape("dim"))
-    tail_below: FloatArray = dataclasses.field(metadata=shape("dim"))
-    tail_above: FloatArray = dataclasses.field(metadata=shape("dim"))
-    worst_below: FloatArray = dataclasses.field(metadata=shape("dim", missing=math.inf))
-    worst_above: FloatArray = dataclasses.field(metadata=shape("dim", missing=math.inf))
-    lowest: FloatArray = dataclasses.field(metadata=shape("dim", missing=-math.inf))
-    highest: FloatArray = dataclasses.field(metadata=shape("dim", missing=math.inf))
-    rows_used: FloatArray | None = dataclasses.field(default=None, metadata=shape("dim"))
+    missing: FloatArray = array("dim", missing=math.nan)
+    resolved_from: FloatArray = array("dim")
+    resolved_to: FloatArray = array("dim")
+    undetected_rows: FloatArray = array("dim")
+    clipping_std: FloatArray = array("dim")
+    tail_below: FloatArray = array("dim")
+    tail_above: FloatArray = array("dim")
+    worst_below: FloatArray = array("dim", missing=math.inf)
+    worst_above: FloatArray = array("dim", missing=math.inf)
+    lowest: FloatArray = array("dim", missing=-math.inf)
+    highest: FloatArray = array("dim", missing=math.inf)
+    rows_used: FloatArray | None = array("dim", default=None)
 
     def interval(
         self, mean: FloatArray, width: FloatArray, unplaced: BoolArray
@@ -151,26 +153,26 @@ class ColumnReport(Value):
         if not np.isfinite([self.lowest[place], self.highest[place]]).all():
             return text
         shift = max(self.worst_below[place], self.worst_above[place])
-        return f"{text}, and would move it by up to {base.number(shift, shift)}"
+        return f"{text}, and would move it by up to {result_tables.number(shift, shift)}"
 
     def _range_in_words(self, place: int) -> str:
         """Return the ends of the range of a column in which rows are detected."""
         low = self.resolved_from[place]
         high = self.resolved_to[place]
         scale = high / 4.0 - low / 4.0
-        return f"{base.number(low, scale)} and {base.number(high, scale)}"
+        return f"{result_tables.number(low, scale)} and {result_tables.number(high, scale)}"
 
     def __repr__(self) -> str:
         return f"ColumnReport(dim={len(self.missing)})"
 
-    def _own(self, level: float) -> Contents:
+    def _table(self, level: float) -> Table:
         first = "missing" if self.rows_used is None else "rows_used"
         names = (first, "resolved_from", "resolved_to", "undetected_rows")
         numbers = [TableColumn(name, getattr(self, name)) for name in names]
-        return Table("column", [str(place) for place in range(len(self.missing))], numbers), []
+        return Table("column", [str(place) for place in range(len(self.missing))], numbers)
 
 
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
+@value_class
 class MeanResult(OfCompleteRows, Comparable):
     """A released mean.
 
@@ -204,17 +206,19 @@ class MeanResult(OfCompleteRows, Comparable):
     (True, ZCDP(rho=0.5))
     """
 
-    mean: FloatArray = dataclasses.field(metadata=shape("dim"))
-    noise_std: FloatArray = dataclasses.field(metadata=shape("dim"))
-    sampling_std: FloatArray = dataclasses.field(metadata=shape("dim"))
+    mean: FloatArray = array(
+        "dim", label="mean", ends="confidence_interval", error="standard_error"
+    )
+    noise_std: FloatArray = array("dim", label="noise_std", error="noise_std")
+    sampling_std: FloatArray = array("dim", sampling=True)
     noise_law: str
-    clipping_std: FloatArray | None = dataclasses.field(default=None, metadata=shape("dim"))
+    clipping_std: FloatArray | None = array("dim", default=None)
     report: ColumnReport | None = None
     complete_rows: float | None = None
     complete_rows_std: float | None = None
 
     _main = "mean"
-    _sampling = ("sampling_std",)
+    _line_axes = ("dim",)
 
     def _fits_together(self) -> bool:
         known = 0 if self.report is None else self.dim
@@ -295,7 +299,7 @@ class MeanResult(OfCompleteRows, Comparable):
         ]
         return max(counted, default=0.0)
 
-    def _facts_of_rows_used(self) -> list[tuple[str, str]]:
+    def _facts_of_rows_used(self) -> Facts:
         """Return the fact that says how many rows have a value, where a person may lack some of the rows."""
         if self.report is None or self.report.rows_used is None:
             return []
@@ -341,51 +345,64 @@ class MeanResult(OfCompleteRows, Comparable):
         return Numbers("column", self.labels, "mean", (), estimated, reasons, None)
 
     def plot(
-        self, path: str | Path | None = None, *, level: float = 0.95, x_pub: Any = None
+        self,
+        path: str | Path | None = None,
+        *,
+        level: float = 0.95,
+        x_pub: Any = None,
+        ax: Any = None,
     ) -> Any:
         """Draw the means with their intervals, a line for each column (needs matplotlib); returns the figure.
 
         Below each, if given, the mean of the public rows `x_pub` with its Student interval.
+        `ax` are axes of matplotlib to draw into, in place of a figure of their own.
         """
         lower, upper = self.confidence_interval(level)
         estimates = [plots.Estimate("private", self.mean, lower, upper)]
         if x_pub is not None:
             estimates.append(plots.public_estimate(self._public(x_pub, gaps=True), level))
         return plots.plot_forest(
-            estimates, self.labels, label=f"mean, with {level:.0%} intervals", path=path
+            estimates, self.labels, label=f"mean, with {level:.0%} intervals", path=path, ax=ax
         )
 
-    def _own(self, level: float) -> Contents:
-        columns = base.with_ends(
-            "mean", self.mean, self.confidence_interval(level), self.standard_error
-        )
-        columns.append(TableColumn("noise_std", self.noise_std, self.noise_std))
-        if self.report is not None and not np.isnan(self.report.missing).all():
-            columns.append(TableColumn("missing", self.missing_rows.round()))
-        if self.report is not None and self.report.rows_used is not None:
-            columns.append(TableColumn("rows_used", self.report.rows_used.round()))
-        facts = [
+    def _table(self, level: float) -> Table:
+        widths = width_columns(self.interval_parts(level))
+        return dataclasses.replace(result_tables.table_of(self, level), more=widths)
+
+    def _facts(self, level: float) -> Facts:
+        return [
             *self._facts_of_complete_rows(level),
             *self._facts_of_rows_used(),
             *self._facts_of_parts("Interval", level),
             *self._facts_of_range(),
         ]
-        columns += base.with_reasons(self.part_reasons)
-        more = width_columns(self.interval_parts(level))
-        return Table("column", self.labels, columns, more=more), facts
 
-    def _facts_of_parts(self, name: str, level: float) -> list[tuple[str, str]]:
+    @property
+    @column("missing", "dim", unit="rows")
+    def _missing_shown(self) -> FloatArray | None:
+        if self.report is None or np.isnan(self.report.missing).all():
+            return None
+        return self.missing_rows.round()
+
+    @property
+    @column("rows_used", "dim", unit="rows")
+    def _rows_used_shown(self) -> FloatArray | None:
+        if self.report is None or self.report.rows_used is None:
+            return None
+        return self.report.rows_used.round()
+
+    def _facts_of_parts(self, name: str, level: float) -> Facts:
         """Return the fact `name`: what intervals are from, and lines of the half-widths."""
         sources = "noise, sampling, clipping and undetected rows"
         if self.report is None and self.clipping_std is not None:
             sources = "noise, sampling and clipping; undetected rows not counted"
         elif self.report is None:
             sources = "noise and sampling; clipping and undetected rows not counted"
-        text = f"{base.percent(level)}, from {self.noise_law} {sources}"
+        text = f"{result_tables.percent(level)}, from {self.noise_law} {sources}"
         lines = width_facts(self.labels, self.mean, self.interval_parts(level))
         return [(name, text), *lines]
 
-    def _facts_of_range(self) -> list[tuple[str, str]]:
+    def _facts_of_range(self) -> Facts:
         """Return what the means are about: the range in which counts detect rows, and the rows beyond that they may miss.
 
         Only the column with most undetected rows, if there are many.
@@ -405,7 +422,7 @@ class MeanResult(OfCompleteRows, Comparable):
         return [("" if place else "Mean of", text) for place, text in enumerate(texts)]
 
 
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
+@value_class
 class CovarianceResult(OfCompleteRows):
     """A released covariance in squared data units.
 
@@ -437,7 +454,7 @@ class CovarianceResult(OfCompleteRows):
     ((2, 2), True)
     """
 
-    covariance: FloatArray = dataclasses.field(metadata=shape("dim", "dim"))
+    covariance: FloatArray = array("dim", "dim", label="")
     relative_noise_std: float
     steps: int
     predicted_error: float = math.nan
@@ -445,23 +462,23 @@ class CovarianceResult(OfCompleteRows):
     complete_rows_std: float | None = None
 
     _main = "covariance"
+    _line_axes = ("dim",)
 
     @property
     def correlation(self) -> FloatArray:
         """Correlation matrix (dim, dim): post-processing of the covariance."""
         return gaussians.correlation_of(self.covariance)
 
-    def _own(self, level: float) -> Contents:
-        table = Table("column", self.labels, list(zip(self.labels, self.covariance.T, strict=True)))
+    def _facts(self, level: float) -> Facts:
         noise = f"{self.relative_noise_std:.3g} of the variances (standard deviation); {self.steps} rounds"
-        return table, [
+        return [
             *self._facts_of_complete_rows(level),
             ("Noise", noise),
             ("Predicted error", f"{self.predicted_error:.3g} (relative Frobenius)"),
         ]
 
 
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
+@value_class
 class PCAResult(OfCompleteRows):
     """Released principal directions.
 
@@ -500,23 +517,28 @@ class PCAResult(OfCompleteRows):
     ((1, 3), True)
     """
 
-    components: FloatArray = dataclasses.field(metadata=shape("components", "dim"))
-    eigenvalues: FloatArray = dataclasses.field(metadata=shape("components"))
-    center: FloatArray = dataclasses.field(metadata=shape("dim"))
+    components: FloatArray = array("components", "dim", label="", after_reasons=True)
+    eigenvalues: FloatArray = array(
+        "components",
+        label="eigenvalue",
+        ends="_ends",
+        unit="squared units of the columns",
+    )
+    center: FloatArray = array("dim")
     noise_norm: float
     structure: str = "full"
-    along: FloatArray | None = dataclasses.field(default=None, metadata=shape("components"))
-    along_std: FloatArray | None = dataclasses.field(default=None, metadata=shape("components"))
-    along_below: FloatArray | None = dataclasses.field(default=None, metadata=shape("components"))
-    along_above: FloatArray | None = dataclasses.field(default=None, metadata=shape("components"))
+    along: FloatArray | None = array("components", default=None)
+    along_std: FloatArray | None = array("components", default=None, sampling=True)
+    along_below: FloatArray | None = array("components", default=None)
+    along_above: FloatArray | None = array("components", default=None)
     complete_rows: float | None = None
     complete_rows_std: float | None = None
     complete_rows_below: float | None = None
     complete_rows_above: float | None = None
 
     _main = _parted = "eigenvalues"
+    _line_axes = ("components",)
     _gaps = "; one with a missing cell counts as a row at the center"
-    _sampling = ("along_std",)
 
     def _fits_together(self) -> bool:
         parts = [self.along, self.along_std, self.along_below, self.along_above]
@@ -550,29 +572,25 @@ class PCAResult(OfCompleteRows):
         array = points(rows, self.dim, self.columns, finite=False)
         return (array - self.center) @ self.components.T
 
-    def _own(self, level: float) -> Contents:
-        columns = base.with_ends(
-            "eigenvalue", self.eigenvalues, self.confidence_interval(level), None
-        )
-        columns = [
-            *columns[: 1 if self.along is None else 3],
-            *base.with_reasons(self.part_reasons),
-        ]
-        columns += [TableColumn(*pair) for pair in zip(self.labels, self.components.T, strict=True)]
-        table = Table("component", range(len(self.components)), columns)
-        mostly = (
-            [("Directions", "those of the public rows, mostly")]
-            if self.structure == "public"
-            else []
-        )
-        return table, [
-            *self._facts_of_complete_rows(level),
-            ("Noise", f"gaps between eigenvalues below {self.noise_norm:.4g} are not resolved"),
-            *mostly,
-        ]
+    def _axis(self, axis: str) -> tuple[str, Sequence[Any]]:
+        if axis == "components":
+            return "component", range(len(self.components))
+        return super()._axis(axis)
+
+    def _ends(self, level: float) -> tuple[FloatArray, FloatArray] | None:
+        """Return the interval ends that tables show; None where nothing is known of them."""
+        return None if self.along is None else self.confidence_interval(level)
+
+    def _facts(self, level: float) -> Facts:
+        facts = self._facts_of_complete_rows(level)
+        noise = f"gaps between eigenvalues below {self.noise_norm:.4g} are not resolved"
+        facts.append(("Noise", noise))
+        if self.structure == "public":
+            facts.append(("Directions", "those of the public rows, mostly"))
+        return facts
 
 
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
+@value_class
 class GaussianResult(OfCompleteRows):
     """A released Gaussian: mean and covariance in data units.
 
@@ -627,9 +645,9 @@ class GaussianResult(OfCompleteRows):
     (True, True)
     """
 
-    mean: FloatArray = dataclasses.field(metadata=shape("dim"))
-    covariance: FloatArray = dataclasses.field(metadata=shape("dim", "dim"))
-    mean_noise_std: FloatArray = dataclasses.field(metadata=shape("dim"))
+    mean: FloatArray = array("dim", label="mean", ends="_mean_ends", error="_mean_error")
+    covariance: FloatArray = array("dim", "dim")
+    mean_noise_std: FloatArray = array("dim", label="mean_noise_std", error="mean_noise_std")
     rounds: int
     predicted_covariance_error: float
     predicted_mean_error: float
@@ -643,6 +661,7 @@ class GaussianResult(OfCompleteRows):
     complete_rows_above: float | None = None
 
     _main = _parted = "mean"
+    _line_axes = ("dim",)
     _gaps = "; how many have a missing cell is not known"
 
     def confidence_interval(
@@ -709,12 +728,14 @@ class GaussianResult(OfCompleteRows):
         level: float = 0.95,
         x_pub: Any = None,
         bounds: Any = None,
+        ax: Any = None,
     ) -> Any:
         """Draw ellipses of all pairs (up to five columns) or a correlation heat map; returns the figure (needs matplotlib).
 
         Correlations are printed beside the ellipses, with 95 % intervals if there is a `report`. Public rows `x_pub`, if given, are
         drawn behind the ellipses. `bounds`, a pair (lowest, highest) of numbers or vectors, restricts the ellipses to the range of
         the columns; by default those of the call.
+        `ax` are axes of matplotlib to draw into, in place of a figure of their own.
         """
         level = validation.confidence_level(level)
         if self.dim <= plots.MAX_PAIRED:
@@ -725,7 +746,7 @@ class GaussianResult(OfCompleteRows):
             ends = gaussians.public_bounds(self.diagnostics) if bounds is None else bounds
             box = validation.column_bounds(ends, self.dim, endless=True)
             return plots.plot_ellipses(
-                self, path=path, level=level, ends_level=LEVEL, points=rows, box=box
+                self, path=path, ax=ax, level=level, ends_level=LEVEL, points=rows, box=box
             )
         # Error of one correlation: the Frobenius error has dim (dim + 1) / 2 free entries; off-diagonal ones count twice.
         noise = self.predicted_covariance_error / math.sqrt(self.dim * (self.dim + 1.0))
@@ -740,30 +761,45 @@ class GaussianResult(OfCompleteRows):
             note = "; ".join(
                 reason.sentence for reason in self.reasons if reason.level == "unreliable"
             )
-        return plots.plot_correlations(self.correlation, self.labels, note, path=path)
+        return plots.plot_correlations(self.correlation, self.labels, note, path=path, ax=ax)
 
     def _fits_together(self) -> bool:
         known = self.report is None or len(self.report.mean) == self.dim
         return known and gaussians.positive_definite(self.covariance[None])
 
-    def _own(self, level: float) -> Contents:
-        spread = np.sqrt(np.diag(self.covariance))
-        error = np.hypot(self.mean_noise_std, spread / math.sqrt(max(1, self.n_priv)))
-        least, most = self.confidence_interval(level, of="standard_deviation")
-        width = None if self.report is None else (most - least) / 4.0
-        names = "deviation_lower", "deviation_upper"
-        means = base.with_ends("mean", self.mean, self.confidence_interval(level), error)
-        spreads = base.with_ends("standard_deviation", spread, (least, most), width, names)
-        shown = 1 if self.report is None else 3
-        noise = TableColumn("mean_noise_std", self.mean_noise_std, self.mean_noise_std)
-        columns = [*means[:shown], noise, *spreads[:shown], *base.with_reasons(self.part_reasons)]
+    @property
+    @column(
+        "standard_deviation",
+        "dim",
+        ends="_deviation_ends",
+        names_of_ends=("deviation_lower", "deviation_upper"),
+        error=WIDTH,
+    )
+    def _spread(self) -> FloatArray:
+        return np.sqrt(np.diag(self.covariance))
+
+    @property
+    def _mean_error(self) -> FloatArray:
+        """Standard error of each mean from noise and sampling, (dim,)."""
+        sampling = self._spread / math.sqrt(max(1, self.n_priv))
+        return np.asarray(np.hypot(self.mean_noise_std, sampling))
+
+    def _mean_ends(self, level: float) -> tuple[FloatArray, FloatArray] | None:
+        return None if self.report is None else self.confidence_interval(level)
+
+    def _deviation_ends(self, level: float) -> tuple[FloatArray, FloatArray] | None:
+        if self.report is None:
+            return None
+        return self.confidence_interval(level, of="standard_deviation")
+
+    def _facts(self, level: float) -> Facts:
         details = self._facts_of_complete_rows(level)
         if self.report is not None:
             parts = "noise, sampling, and rows beyond the clip radius"
             public = "public sampling"
             alone = f"{parts} (means); {public} (deviations, correlations)"
             parts = {"public": public, "full": parts}.get(self.structure, alone)
-            details.append(("Interval", f"{base.percent(level)}: {parts}"))
+            details.append(("Interval", f"{result_tables.percent(level)}: {parts}"))
         text = (
             f"covariance {self.predicted_covariance_error:.1%} (relative Frobenius), mean "
             f"{self.predicted_mean_error:.3g} standard deviations; {self.rounds} rounds"
@@ -789,4 +825,4 @@ class GaussianResult(OfCompleteRows):
         if diagnostics.get("rescaled", False):
             off = f"off by a factor of {diagnostics['scale_ratio']:.3g}"
             details.append(("Public scale", f"{off}: that of a private count was used"))
-        return Table("column", self.labels, columns), details
+        return details

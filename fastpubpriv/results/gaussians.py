@@ -2,26 +2,23 @@
 
 from __future__ import annotations
 
-import dataclasses
-import functools
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 from scipy.linalg import solve_triangular
 
 from fastpubpriv._types import FloatArray
-from fastpubpriv.results.base import Contents, Table, Value, shape
+from fastpubpriv.results.base import Value
+from fastpubpriv.results.fields import array, column, value_class
 from fastpubpriv.results.public_draws import normal_quantile
 
 # Quantities that intervals are available for.
 KINDS = ("mean", "standard_deviation", "covariance", "correlation")
-# The shape of standard errors, NaN where there is no interval.
-errors = functools.partial(shape, missing=math.nan)
 
 
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
+@value_class
 class GaussianReport(Value):
     """Estimates of each mean, covariance and correlation from releases, before shrinkage, and their errors.
 
@@ -36,20 +33,20 @@ class GaussianReport(Value):
         Largest decrease and increase by rows beyond the clip radius.
     """
 
-    mean: FloatArray = dataclasses.field(metadata=shape("dim"))
-    mean_std: FloatArray = dataclasses.field(metadata=errors("dim"))
-    mean_below: FloatArray = dataclasses.field(metadata=shape("dim"))
-    mean_above: FloatArray = dataclasses.field(metadata=shape("dim"))
-    covariance: FloatArray = dataclasses.field(metadata=shape("dim", "dim"))
-    covariance_std: FloatArray = dataclasses.field(metadata=errors("dim", "dim"))
-    covariance_below: FloatArray = dataclasses.field(metadata=shape("dim", "dim"))
-    covariance_above: FloatArray = dataclasses.field(metadata=shape("dim", "dim"))
-    correlation: FloatArray = dataclasses.field(metadata=shape("dim", "dim"))
-    correlation_std: FloatArray = dataclasses.field(metadata=errors("dim", "dim"))
-    correlation_below: FloatArray = dataclasses.field(metadata=shape("dim", "dim"))
-    correlation_above: FloatArray = dataclasses.field(metadata=shape("dim", "dim"))
+    mean: FloatArray = array("dim", label="mean")
+    mean_std: FloatArray = array("dim", sampling=True, missing=math.nan)
+    mean_below: FloatArray = array("dim")
+    mean_above: FloatArray = array("dim")
+    covariance: FloatArray = array("dim", "dim")
+    covariance_std: FloatArray = array("dim", "dim", sampling=True, missing=math.nan)
+    covariance_below: FloatArray = array("dim", "dim")
+    covariance_above: FloatArray = array("dim", "dim")
+    correlation: FloatArray = array("dim", "dim")
+    correlation_std: FloatArray = array("dim", "dim", sampling=True, missing=math.nan)
+    correlation_below: FloatArray = array("dim", "dim")
+    correlation_above: FloatArray = array("dim", "dim")
 
-    _sampling = ("mean_std", "covariance_std", "correlation_std")
+    _line_axes = ("dim",)
 
     def interval(self, kind: str, point: FloatArray, level: float) -> tuple[FloatArray, FloatArray]:
         """Return interval ends of this level, extended to contain the estimate `point`, which may be shrunk or pooled."""
@@ -76,10 +73,13 @@ class GaussianReport(Value):
     def __repr__(self) -> str:
         return f"GaussianReport(dim={len(self.mean)})"
 
-    def _own(self, level: float) -> Contents:
-        deviations = np.sqrt(np.maximum(np.diag(self.covariance), 0.0))
-        numbers = [("mean", self.mean), ("standard_deviation", deviations)]
-        return Table("column", [str(place) for place in range(len(self.mean))], numbers), []
+    def _axis(self, axis: str) -> tuple[str, Sequence[Any]]:
+        return "column", [str(place) for place in range(len(self.mean))]
+
+    @property
+    @column("standard_deviation")
+    def _spread(self) -> FloatArray:
+        return np.sqrt(np.maximum(np.diag(self.covariance), 0.0))
 
 
 def positive_definite(covariances: FloatArray) -> bool:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -14,21 +13,15 @@ from fastpubpriv import validation
 from fastpubpriv._types import FloatArray, IntArray
 from fastpubpriv.privacy.noise_quantiles import noise_quantile
 from fastpubpriv.results import plots
-from fastpubpriv.results.base import (
-    MOST_IN_REPR,
-    Contents,
-    Result,
-    Table,
-    TableColumn,
-    Value,
-    shape,
-)
+from fastpubpriv.results.base import MOST_IN_REPR, Result, Value
+from fastpubpriv.results.fields import array, value_class
 from fastpubpriv.results.interval_parts import fact_of_rows_used
+from fastpubpriv.results.result_tables import Facts, Table, TableColumn
 from fastpubpriv.shared_docs import FAILURE_PROB
 from fastpubpriv.sources.column_names import points
 
 
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
+@value_class
 class Histogram(Value):
     """One released histogram: the bins whose noisy count reached the threshold; all other bins are estimated as zero.
 
@@ -53,11 +46,11 @@ class Histogram(Value):
 
     columns: tuple[int, ...]
     level: int
-    keys: IntArray = dataclasses.field(metadata=shape("bins", "columns", dtype=np.int64))
-    counts: FloatArray = dataclasses.field(metadata=shape("bins"))
-    lower: FloatArray = dataclasses.field(metadata=shape("bins", "columns", missing=math.inf))
-    upper: FloatArray = dataclasses.field(metadata=shape("bins", "columns", missing=math.inf))
-    frequency: FloatArray = dataclasses.field(metadata=shape("bins", missing=math.nan))
+    keys: IntArray = array("bins", "columns", dtype=np.int64)
+    counts: FloatArray = array("bins")
+    lower: FloatArray = array("bins", "columns", missing=math.inf)
+    upper: FloatArray = array("bins", "columns", missing=math.inf)
+    frequency: FloatArray = array("bins", missing=math.nan)
     rows_used: float | None = None
 
     def _fits_together(self) -> bool:
@@ -100,12 +93,14 @@ class Histogram(Value):
             density[inside] = heights[bins[inside]]
         return density
 
-    def _own(self, level: float) -> Contents:
-        table = _bins_of([self], tuple(f"column {column}" for column in self.columns), "bin")
-        return table, [("Bins", f"{len(self)}, level {self.level}; all other bins count as zero")]
+    def _table(self, level: float) -> Table:
+        return _bins_of([self], tuple(f"column {column}" for column in self.columns), "bin")
+
+    def _facts(self, level: float) -> Facts:
+        return [("Bins", f"{len(self)}, level {self.level}; all other bins count as zero")]
 
 
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
+@value_class
 class HistogramResult(Result):
     """Released histograms, over an unbounded domain.
 
@@ -157,8 +152,11 @@ class HistogramResult(Result):
             self.noise_law, self.noise_std, beta / (2 * self._most_rows * len(self))
         )
 
-    def plot(self, path: str | Path | None = None, *, level: float = 0.95) -> Any:
-        """Draw each one-dimensional histogram with its noise and threshold (needs matplotlib); returns the figure."""
+    def plot(self, path: str | Path | None = None, *, level: float = 0.95, ax: Any = None) -> Any:
+        """Draw each one-dimensional histogram with its noise and threshold (needs matplotlib); returns the figure.
+
+        `ax` are axes of matplotlib to draw into, in place of a figure of their own.
+        """
         level = validation.confidence_level(level)
         # a single level is not worth a label
         several = len({item.level for item in self.histograms}) > 1
@@ -171,7 +169,7 @@ class HistogramResult(Result):
                 drawn.append(plots.Bars(name, item.lower[order, 0], item.upper[order, 0], counts))
         noise = noise_quantile(self.noise_law, self.noise_std, (1.0 - level) / 2.0)
         return plots.plot_histograms(
-            drawn, noise=noise, level=level, threshold=self.threshold, path=path
+            drawn, noise=noise, level=level, threshold=self.threshold, path=path, ax=ax
         )
 
     def _fits_together(self) -> bool:
@@ -188,16 +186,18 @@ class HistogramResult(Result):
             len(self) > MOST_IN_REPR
         )
 
-    def _own(self, level: float) -> Contents:
-        table = _bins_of(self.histograms, self.labels, "histogram", self.noise_std, self._most_rows)
+    def _table(self, level: float) -> Table:
+        return _bins_of(self.histograms, self.labels, "histogram", self.noise_std, self._most_rows)
+
+    def _facts(self, level: float) -> Facts:
         noise = f"{self.noise_law}, standard deviation {self.noise_std:.3g} rows"
-        return table, [
+        return [
             *self._facts_of_rows_used(),
             ("Noise", noise),
             ("Hidden", f"bins with a noisy count below {self.threshold:.4g} rows"),
         ]
 
-    def _facts_of_rows_used(self) -> list[tuple[str, str]]:
+    def _facts_of_rows_used(self) -> Facts:
         """Return the fact that says how many rows frequencies are of, where a person may lack some of the rows."""
         names = []
         numbers = []

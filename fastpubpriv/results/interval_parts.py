@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from fastpubpriv._types import FloatArray
-from fastpubpriv.results import base
-from fastpubpriv.results.base import TableColumn
+from fastpubpriv.results import result_tables
+from fastpubpriv.results.result_tables import TableColumn
 
 PARTS = ("noise", "sampling", "clipping", "undetected rows")
 # Maximum number of means whose parts a summary shows, a line for each; a data frame has all of them.
@@ -47,8 +47,10 @@ def width_facts(
     lines = []
     for label, value, own in zip(labels, mean.ravel().tolist(), widths, strict=True):
         half = float(np.hypot.reduce(own))
-        sources = [f"{PARTS[part]} {base.number(own[part], half)}" for part in used]
-        estimate = f"{label} {base.number(value, half)} ± {base.number(half, half)}"
+        sources = [f"{PARTS[part]} {result_tables.number(own[part], half)}" for part in used]
+        estimate = (
+            f"{label} {result_tables.number(value, half)} ± {result_tables.number(half, half)}"
+        )
         if 0.0 < half < math.inf:
             lines.append(("", f"{estimate} ({', '.join(sources)})"))
     return lines

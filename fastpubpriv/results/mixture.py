@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,26 +14,38 @@ from scipy.special import logsumexp, ndtri
 from fastpubpriv import validation
 from fastpubpriv._types import FloatArray, IntArray
 from fastpubpriv.results import plots
-from fastpubpriv.results.base import Contents, Result, Table, TableColumn, shape, with_reasons
+from fastpubpriv.results.base import Result
+from fastpubpriv.results.fields import array, column, declared, value_class
 from fastpubpriv.results.gaussians import factor_of, log_density, positive_definite, public_bounds
 from fastpubpriv.results.public_draws import draw_uniforms
 from fastpubpriv.results.reasons import Reason
+from fastpubpriv.results.result_tables import Facts
 from fastpubpriv.sources.column_names import points
 
 STRUCTURES = ("full", "diagonal", "mean", "public")
 ROUNDING = 1e-9  # relative difference of values below which it is rounding error
 
 
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
+@value_class
 class Mixture(Result):
     """Base class of results that hold a mixture of Gaussians; see `MixtureResult` for the fields."""
 
-    weights: FloatArray = dataclasses.field(metadata=shape("components"))
-    means: FloatArray = dataclasses.field(metadata=shape("components", "dim"))
-    covariances: FloatArray = dataclasses.field(metadata=shape("components", "dim", "dim"))
+    weights: FloatArray = array(
+        "components", label="weight", error="_weight_error", unit="share of the rows"
+    )
+    means: FloatArray = array(
+        "components",
+        "dim",
+        label="mean ",
+        error="_mean_scale",
+        spread=("std ", "_spreads"),
+        after_reasons=True,
+    )
+    covariances: FloatArray = array("components", "dim", "dim")
 
     _main = _parted = "weights"
     _gaps = "; one with a missing cell belongs to no component"
+    _line_axes = ("components",)
 
     @property
     def n_components(self) -> int:
@@ -83,22 +95,29 @@ class Mixture(Result):
         whole = bool(np.all(self.weights > 0.0)) and abs(self.weights.sum() - 1.0) < 1e-6
         return whole and positive_definite(self.covariances)
 
-    def _own(self, level: float) -> Contents:
-        spreads = np.sqrt(self.variances)
+    def _axis(self, axis: str) -> tuple[str, Sequence[Any]]:
+        if axis == "components":
+            return "component", range(self.n_components)
+        return super()._axis(axis)
+
+    @property
+    def _weight_error(self) -> FloatArray:
+        """Standard error of each weight from sampling, (n_components,)."""
+        rows = max(1, self.n_priv + self.n_pub)
+        return np.sqrt(self.weights * (1.0 - self.weights) / rows)
+
+    @property
+    def _spreads(self) -> FloatArray:
+        return np.sqrt(self.variances)
+
+    @property
+    def _mean_scale(self) -> FloatArray:
         # The width of a component on one repeated value is rounding error, and gives no digits.
-        scales = np.where(spreads > ROUNDING * np.abs(self.means), spreads / 10.0, 0.0)
-        numbers = [
-            TableColumn(
-                f"mean {name}", self.means[:, j], scales[:, j], (f"std {name}", spreads[:, j])
-            )
-            for j, name in enumerate(self.labels)
-        ]
-        sampling = np.sqrt(self.weights * (1.0 - self.weights) / max(1, self.n_priv + self.n_pub))
-        heads = [TableColumn("weight", self.weights, sampling), *with_reasons(self.part_reasons)]
-        return Table("component", range(self.n_components), [*heads, *numbers]), []
+        wide = self._spreads > ROUNDING * np.abs(self.means)
+        return np.where(wide, self._spreads / 10.0, 0.0)
 
 
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
+@value_class
 class MixtureResult(Mixture):
     """A released mixture of Gaussians in data units.
 
@@ -148,7 +167,7 @@ class MixtureResult(Mixture):
     ([-50.0, 20.0], True)
     """
 
-    structure: tuple[str, ...]
+    structure: tuple[str, ...] = declared("components", label="structure")
     method: str
     tree: Any = None
     fit_distance: float | None = None
@@ -162,11 +181,13 @@ class MixtureResult(Mixture):
         level: float = 0.95,
         x_pub: Any = None,
         bounds: Any = None,
+        ax: Any = None,
     ) -> Any:
         """Draw the density (one column), or ellipses, released balls and the public rows `x_pub` in a plane; returns the figure.
 
         Needs matplotlib. `level` is the probability of an ellipse under its component. `bounds`, a pair (lowest, highest) of
         numbers or vectors, restricts the plot of one or two columns to their range; by default those of the call.
+        `ax` are axes of matplotlib to draw into, in place of a figure of their own.
         """
         level = validation.confidence_level(level)
         rows = None if x_pub is None else self._public(x_pub)
@@ -180,12 +201,12 @@ class MixtureResult(Mixture):
         balls = self.diagnostics.get("balls", ())
         bounds = public_bounds(self.diagnostics) if bounds is None else bounds
         return plots.plot_mixture(
-            self, names, path=path, level=level, points=rows, balls=balls, bounds=bounds
+            self, names, path=path, ax=ax, level=level, points=rows, balls=balls, bounds=bounds
         )
 
     def _fits_together(self) -> bool:
         known = len(self.structure) == len(self.weights) and {*self.structure} <= {*STRUCTURES}
-        return known and self._fit_is_whole() and super(MixtureResult, self)._fits_together()
+        return known and self._fit_is_whole() and super()._fits_together()
 
     def _fit_is_whole(self) -> bool:
         """Whether distance and interval of the fit are both there, in order, or both missing."""
@@ -222,29 +243,28 @@ class MixtureResult(Mixture):
                 causes[reason] = "; ".join(filter(None, [count, causes.get(reason)]))
         return causes
 
-    def _own(self, level: float) -> Contents:
-        table, _ = super(MixtureResult, self)._own(level)
-        weight, *others = table.columns
-        heads = [weight, TableColumn("structure", self.structure)]
+    @property
+    @column("differs", error="_differs_scale", unit="share of the rows")
+    def _differs(self) -> FloatArray | None:
         distances = self.diagnostics.get("fit_distances", ())
-        if len(distances) == self.n_components:
-            heads.append(TableColumn("differs", distances, np.full(len(distances), 0.1)))
-        table = dataclasses.replace(table, columns=[*heads, *others])
+        return np.array(distances) if len(distances) == self.n_components else None
+
+    _differs_scale = 0.1
+
+    def _facts(self, level: float) -> Facts:
         method = self.method.replace("_", " ")
-        details = [("Found", f"{self.n_components} of {self._asked} components, by {method}")]
+        facts = [("Found", f"{self.n_components} of {self._asked} components, by {method}")]
         if self._fit_text:
             cells = self.diagnostics.get("fit_cells", 0)
             unexplained = self.diagnostics.get("unexplained", 0.0)
             far = f"{unexplained:.2%} of the rows lie far from every component"
-            details.append(("Fit", f"{self._fit_text} ({cells} cells); {far}"))
-        borrowed = self.diagnostics.get("fallback_columns", ())
-        return table, [
-            *details,
-            ("Scale borrowed by", ", ".join(borrowed)),
-        ] if borrowed else details
+            facts.append(("Fit", f"{self._fit_text} ({cells} cells); {far}"))
+        if borrowed := self.diagnostics.get("fallback_columns", ()):
+            facts.append(("Scale borrowed by", ", ".join(borrowed)))
+        return facts
 
 
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
+@value_class
 class SelectionResult(Mixture):
     """The mixture selected from a public list; "fallback" if the list has no usable hypothesis.
 
@@ -300,15 +320,11 @@ class SelectionResult(Mixture):
             **fields,
         )
 
-    def _own(self, level: float) -> Contents:
+    def _facts(self, level: float) -> Facts:
         place = "the fallback" if self.index is None else f"number {self.index}"
-        return super(SelectionResult, self)._own(level)[0], [
-            (
-                "Chosen",
-                f"{place} of {self.candidates} usable hypotheses, by {self.score} and {self.law}",
-            ),
-            (
-                "Slack",
-                f"{self.slack:.4g} in total variation, beyond 3 times the distance of the best hypothesis",
-            ),
+        chosen = f"{place} of {self.candidates} usable hypotheses, by {self.score} and {self.law}"
+        beyond = "beyond 3 times the distance of the best hypothesis"
+        return [
+            ("Chosen", chosen),
+            ("Slack", f"{self.slack:.4g} in total variation, {beyond}"),
         ]

@@ -17,10 +17,12 @@ from scipy import special
 from fastpubpriv import validation
 from fastpubpriv._types import FloatArray, StepwiseLoss
 from fastpubpriv.errors import InputError
-from fastpubpriv.results import base, plots
-from fastpubpriv.results.base import Contents, Result, Table, TableColumn, shape
+from fastpubpriv.results import plots
+from fastpubpriv.results.base import Result
+from fastpubpriv.results.fields import array, column, value_class
 from fastpubpriv.results.public_draws import normal_quantile
 from fastpubpriv.results.reasons import Reason
+from fastpubpriv.results.result_tables import Facts, Table, percent, table_of, with_reasons
 from fastpubpriv.shared_docs import shared_docs
 from fastpubpriv.sources import column_names, private_rows
 from fastpubpriv.sources.column_names import points, term_values
@@ -112,7 +114,7 @@ START = "start"  # likewise, of the steps
 ZERO_SLOPES = "zero slopes"  # without public labels
 
 
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
+@value_class
 class LinearModel(Result):
     """Base of released models that are linear in terms of the columns; use `TrainingResult` or `DescentResult`."""
 
@@ -120,13 +122,13 @@ class LinearModel(Result):
     intercept: Any
     public_coefficients: FloatArray
     public_intercept: Any
-    interval_center: FloatArray = dataclasses.field(metadata=shape("all", missing=math.nan))
-    tail_below: FloatArray = dataclasses.field(metadata=shape("all", missing=math.inf))
-    tail_above: FloatArray = dataclasses.field(metadata=shape("all", missing=math.inf))
+    interval_center: FloatArray = array("all", missing=math.nan)
+    tail_below: FloatArray = array("all", missing=math.inf)
+    tail_above: FloatArray = array("all", missing=math.inf)
     method: str
     loss: str
     terms: tuple[str, ...]
-    classes: FloatArray = dataclasses.field(metadata=shape("classes"))
+    classes: FloatArray = array("classes")
     design: Mapping[str, Any]
     constant_excess: float | None
 
@@ -221,8 +223,14 @@ class LinearModel(Result):
         levels = column_names.LEVEL, column_names.OTHER
         return np.array([role in levels for role in roles], dtype=bool)
 
+    def _units(self) -> list[str]:
+        """Return the name of the axis of the intercept and of each term: the levels of a column share one."""
+        sources = self.design.get("source", range(len(self.terms)))
+        shared = zip(self.terms, sources, self._is_level, strict=True)
+        return ["", *(f"levels of {source}" if level else term for term, source, level in shared)]
+
     @property
-    def _differences(self) -> list[tuple[str, str]]:
+    def _differences(self) -> Facts:
         """The line of the text that says what the coefficients of levels are differences from; none without levels."""
         bases: dict[str, list[str]] = {}
         varying = np.flatnonzero(self._has_slope & self._is_level)
@@ -238,11 +246,12 @@ class LinearModel(Result):
         ]
         return [("Coefficients", "; ".join(texts))] if texts else []
 
-    def plot(self, path: str | Path | None = None, *, level: float = 0.95) -> Any:
+    def plot(self, path: str | Path | None = None, *, level: float = 0.95, ax: Any = None) -> Any:
         """Draw private and public coefficients with the intervals that they have (needs matplotlib); returns the figure.
 
         One line per term, of each class if there are several outputs. If a common axis is not legible for all, each column has an
         axis in its own unit.
+        `ax` are axes of matplotlib to draw into, in place of a figure of their own.
         """
         estimates = self._estimates(validation.confidence_level(level))
         p = len(self.terms)
@@ -265,7 +274,9 @@ class LinearModel(Result):
         with_intervals = f", with {level:.0%} intervals" if self.part_reasons else ""
         unit = _UNITS.get(self.loss, "label")
         label = f"{unit} per unit of the column{of_level}{with_intervals}"
-        return plots.plot_forest(estimates, names, groups=groups, zero=True, label=label, path=path)
+        return plots.plot_forest(
+            estimates, names, groups=groups, zero=True, label=label, path=path, ax=ax
+        )
 
     def _estimates(self, level: float) -> list[plots.Estimate]:
         """Return what `plot` draws: the coefficients, output by output, and those of the public rows alone; here as points."""
@@ -336,7 +347,7 @@ class LinearModel(Result):
 
 
 @shared_docs
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
+@value_class
 class TrainingResult(LinearModel):
     """A released linear model of a label, or of the log-odds of the second of two classes.
 
@@ -404,30 +415,33 @@ class TrainingResult(LinearModel):
     ([1.0, -2.0], [1.0])
     """
 
-    coefficients: FloatArray = dataclasses.field(metadata=shape("terms", missing=math.nan))
+    coefficients: FloatArray = array("terms", missing=math.nan)
     intercept: float
-    covariance: FloatArray = dataclasses.field(metadata=shape("all", "all"))
-    noise_covariance: FloatArray = dataclasses.field(metadata=shape("all", "all"))
-    rows_error: FloatArray = dataclasses.field(metadata=shape("all"))
-    public_coefficients: FloatArray = dataclasses.field(metadata=shape("terms", missing=math.nan))
+    covariance: FloatArray = array("all", "all")
+    noise_covariance: FloatArray = array("all", "all")
+    rows_error: FloatArray = array("all")
+    public_coefficients: FloatArray = array("terms", missing=math.nan)
     public_intercept: float
-    public_covariance: FloatArray = dataclasses.field(metadata=shape("all", "all"))
+    public_covariance: FloatArray = array("all", "all")
     public_drift: float
-    rows_behind: FloatArray = dataclasses.field(metadata=shape("terms"))
+    rows_behind: FloatArray = array("terms")
     predicted_excess: float
     public_excess: float
     residual_std: float
-    label_quantiles: FloatArray = dataclasses.field(metadata=shape("label_quantiles"))
+    label_quantiles: FloatArray = array("label_quantiles")
+
+    _line_axes = ("all",)
 
     def widened(self, k: int) -> TrainingResult:
         """See `Value.widened`."""
         sampling = self.covariance - self.noise_covariance
-        return dataclasses.replace(self, covariance=self.noise_covariance + k * sampling)
+        covariance = self.noise_covariance + k * sampling
+        return dataclasses.replace(super().widened(k), covariance=covariance)
 
     def _fits_together(self) -> bool:
         p = len(self.terms)
         return (
-            super(TrainingResult, self)._fits_together()
+            super()._fits_together()
             and len(self.covariance) == len(self.part_reasons) == p + 1
             and bool(np.all(self.tail_below >= 0.0) and np.all(self.tail_above >= 0.0))
             and len(self.classes) in (0, 2)
@@ -483,7 +497,7 @@ class TrainingResult(LinearModel):
     def _ends(self, level: float, *, rows: bool = False) -> tuple[FloatArray, FloatArray]:
         """Return the interval ends of [intercept, coefficients]."""
         std = (self.rows_error if rows else np.sqrt(np.diag(self.covariance))) * self._known
-        return self._ends_about(np.append(self.intercept, self.coefficients), std, level)
+        return self._ends_about(self._with_intercept, std, level)
 
     def prediction_interval(self, rows: Any, level: float = 0.95) -> tuple[FloatArray, FloatArray]:
         """Lower and upper ends, (n,) each, of an interval for the label of a new row.
@@ -527,7 +541,33 @@ class TrainingResult(LinearModel):
             estimates.append(plots.Estimate("public only", public, public - width, public + width))
         return estimates
 
-    def _own(self, level: float) -> Contents:
+    def _axis(self, axis: str) -> tuple[str, Sequence[Any]]:
+        return "term", ("intercept", *self.terms)
+
+    def _table(self, level: float) -> Table:
+        return dataclasses.replace(table_of(self, level), units=self._units())
+
+    @property
+    @column("coefficient", ends="_ends", error="_scale")
+    def _with_intercept(self) -> FloatArray:
+        return np.append(self.intercept, self.coefficients)
+
+    @property
+    def _scale(self) -> FloatArray:
+        return np.sqrt(np.diag(self.covariance))
+
+    @property
+    @column("public only", error="_public_scale")
+    def _public_with_intercept(self) -> FloatArray | None:
+        if not self._has_public_fit:
+            return None
+        return np.append(self.public_intercept, self.public_coefficients)
+
+    @property
+    def _public_scale(self) -> FloatArray:
+        return np.sqrt(np.diag(self.public_covariance))
+
+    def _facts(self, level: float) -> Facts:
         odds = ""
         if len(self.classes) == 2:
             texts = self.design.get("classes")
@@ -553,7 +593,7 @@ class TrainingResult(LinearModel):
         details = [
             (
                 "Interval",
-                f"{base.percent(level)}: sampling, noise, and what the clip of rows far out may hide",
+                f"{percent(level)}: sampling, noise, and what the clip of rows far out may hide",
             ),
             ("Method", f"{self.method}, {self.loss} loss{odds}"),
             *self._differences,
@@ -578,23 +618,14 @@ class TrainingResult(LinearModel):
         if self.public_drift > 1.0:
             text = f"by {self.public_drift:.3g} times the variance that chance explains"
             details.append(("Drift", f"public rows disagree with private ones, {text}"))
-        known = np.array([self.intercept, *self.coefficients])
-        scale = np.sqrt(np.diag(self.covariance))
-        public = np.array([self.public_intercept, *self.public_coefficients])
-        numbers = base.with_ends("coefficient", known, self._ends(level), scale)
-        columns = [*numbers]
-        if self._has_public_fit:
-            std = np.sqrt(np.diag(self.public_covariance))
-            columns.append(TableColumn("public only", public, std))
-        columns += base.with_reasons(self.part_reasons)
-        return Table("term", ("intercept", *self.terms), columns), details
+        return details
 
 
 # Models trained by noisy gradients.
 
 
 @shared_docs
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
+@value_class
 class DescentResult(LinearModel):
     """A released linear model with one or several outputs; with intervals for classes with the softmax loss.
 
@@ -647,12 +678,12 @@ class DescentResult(LinearModel):
     (True, 'squared')
     """
 
-    coefficients: FloatArray = dataclasses.field(metadata=shape("outputs", "terms"))
-    intercept: FloatArray = dataclasses.field(metadata=shape("outputs"))
-    public_coefficients: FloatArray = dataclasses.field(metadata=shape("outputs", "terms"))
-    public_intercept: FloatArray = dataclasses.field(metadata=shape("outputs"))
-    standard_error: FloatArray = dataclasses.field(metadata=shape("all", missing=math.nan))
-    weights: FloatArray = dataclasses.field(metadata=shape("size"))
+    coefficients: FloatArray = array("outputs", "terms")
+    intercept: FloatArray = array("outputs")
+    public_coefficients: FloatArray = array("outputs", "terms")
+    public_intercept: FloatArray = array("outputs")
+    standard_error: FloatArray = array("all", missing=math.nan, sampling=True)
+    weights: FloatArray = array("size")
     steps: int
     step_size: float
     clip_norm: float
@@ -662,19 +693,13 @@ class DescentResult(LinearModel):
     predicted_excess: float | None
     public_excess: float | None
 
-    _sampling = ("standard_error",)
-
     def _fits_together(self) -> bool:
         outputs = len(self.coefficients)
         parts = len(self.part_reasons)
         together = (
             parts in (0, outputs * (len(self.terms) + 1)) and len(self.interval_center) == parts
         )
-        return (
-            together
-            and outputs in (1, len(self.classes) or 1)
-            and super(DescentResult, self)._fits_together()
-        )
+        return together and outputs in (1, len(self.classes) or 1) and super()._fits_together()
 
     def confidence_interval(self, level: float = 0.95) -> tuple[FloatArray, FloatArray]:
         """Lower and upper ends, (outputs, terms) each, of an interval for every coefficient; NaN where there are none."""
@@ -682,7 +707,7 @@ class DescentResult(LinearModel):
         return lower[:, 1:], upper[:, 1:]
 
     def _estimates(self, level: float) -> list[plots.Estimate]:
-        private, public = super(DescentResult, self)._estimates(level)
+        private, public = super()._estimates(level)
         if self.part_reasons:
             lower, upper = self.confidence_interval(level)
             private = dataclasses.replace(private, lower=lower.ravel(), upper=upper.ravel())
@@ -706,12 +731,13 @@ class DescentResult(LinearModel):
             return Table("term", terms, list(zip(shown, known.tolist(), strict=True)))
         ends = [] if single else list(zip(("lower", "upper"), self._ends(level), strict=True))
         public = np.column_stack([self.public_intercept, self.public_coefficients])
-        columns = [("coefficient", known), *ends, ("public only", public)]
-        numbers = [(title, values.ravel().tolist()) for title, values in columns]
+        arrays = [("coefficient", known), *ends, ("public only", public)]
+        numbers = [(title, values.ravel().tolist()) for title, values in arrays]
         if single:
             return Table("term", terms, numbers)
         lines = [f"{each}: {term}" for each in classes for term in terms]
-        return Table("class: term", tuple(lines), [*numbers, *base.with_reasons(self.part_reasons)])
+        columns: list[Any] = [*numbers, *with_reasons(self.part_reasons)]
+        return Table("class: term", lines, columns, units=self._units() * len(classes))
 
     @property
     def _no_intervals(self) -> str:
@@ -720,7 +746,7 @@ class DescentResult(LinearModel):
             return f'none by {self.method}: pass method="newton", which has them if public rows are enough'
         return f"none: only Newton steps have them, and the {self.loss} loss has no such steps"
 
-    def _own(self, level: float) -> Contents:
+    def _facts(self, level: float) -> Facts:
         batch = (
             f"{self.batch_rows:,} of {self._most_rows:,} rows"
             if self.batch_rows < self._most_rows
@@ -744,4 +770,4 @@ class DescentResult(LinearModel):
                 f"public rows alone {self.public_excess:.3g}{self._of_constant}"
             )
             details.append(("Predicted", text))
-        return self._table(level), details
+        return details

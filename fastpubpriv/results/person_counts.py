@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import dataclasses
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from fastpubpriv import validation
-from fastpubpriv._types import FloatArray
+from fastpubpriv._types import FloatArray, IntArray
 from fastpubpriv.privacy.noise_quantiles import deviations
-from fastpubpriv.results import base, plots
-from fastpubpriv.results.base import LEVEL, Contents, Result, TableColumn, shape
-from fastpubpriv.results.by_key import LEAST_SCALE, Key, place_of, table_by
+from fastpubpriv.results import plots
+from fastpubpriv.results.base import LEVEL, Result
+from fastpubpriv.results.by_key import LEAST_SCALE, Key, key_axis, place_of, table_by
 from fastpubpriv.results.comparisons import (
     Comparison,
     Estimated,
@@ -22,9 +22,11 @@ from fastpubpriv.results.comparisons import (
     answer_of,
     label_of,
 )
+from fastpubpriv.results.fields import array, column, value_class
+from fastpubpriv.results.result_tables import Facts, Table, percent
 
 
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
+@value_class
 class PersonCounts(Result):
     """Released numbers of persons that have a row of each key.
 
@@ -63,7 +65,7 @@ class PersonCounts(Result):
 
     by: tuple[str, ...]
     keys: tuple[Key, ...]
-    counts: FloatArray = dataclasses.field(metadata=shape("keys"))
+    counts: FloatArray = array("keys")
     noise_std: float
     noise_law: str
     keys_per_person: int
@@ -72,6 +74,7 @@ class PersonCounts(Result):
 
     _main = "keys"
     _parted = "counts"
+    _line_axes = ("keys",)
 
     def _fits_together(self) -> bool:
         positive = min(self.noise_std, self.left_out, self.left_out_std) >= 0.0
@@ -171,41 +174,66 @@ class PersonCounts(Result):
         return Estimated(count, count - half, count + half)
 
     def plot(
-        self, path: str | Path | None = None, *, level: float = LEVEL, x_pub: Any = None
+        self,
+        path: str | Path | None = None,
+        *,
+        level: float = LEVEL,
+        x_pub: Any = None,
+        ax: Any = None,
     ) -> Any:
         """Draw `published` with its intervals (needs matplotlib); returns the figure.
 
         `x_pub` is ignored; it exists because other results draw public rows.
+        `ax` are axes of matplotlib to draw into, in place of a figure of their own.
         """
         lower, upper = self._published_ends(level)
         names = [label_of(key) for key in self.keys]
         estimate = plots.Estimate("private", self.published, lower, upper, style="bar")
         label = f"persons by {', '.join(self.by)}, with {level:.0%} intervals of the noise"
         one_axis = [("", list(range(len(names))))]
-        return plots.plot_forest([estimate], names, groups=one_axis, label=label, path=path)
+        return plots.plot_forest([estimate], names, groups=one_axis, label=label, path=path, ax=ax)
 
     def _published_ends(self, level: float) -> tuple[FloatArray, FloatArray]:
         """Return the ends of the intervals in whole persons, which contain `published`."""
         lower, upper = self.confidence_interval(level)
         return np.floor(lower), np.ceil(upper)
 
-    def _own(self, level: float) -> Contents:
-        scale = np.full(len(self.keys), max(self.noise_std, LEAST_SCALE))
-        published = self.published.astype(np.int64)
-        lower, upper = (ends.astype(np.int64) for ends in self._published_ends(level))
-        columns = base.with_ends("count", published, (lower, upper), scale)
-        share = np.clip(self.share, 0.0, 1.0)
-        columns.append(TableColumn("share", share, scale / self.n_priv))
-        columns += base.with_reasons(self.part_reasons)
-        keys = [key[0] for key in self.keys] if len(self.by) == 1 else list(self.keys)
+    def _axis(self, axis: str) -> tuple[str, Sequence[Any]]:
+        return key_axis(self.by, self.keys) if axis == "keys" else super()._axis(axis)
+
+    @property
+    @column("count", ends="_whole_ends", error="_count_scale", unit="persons")
+    def _whole(self) -> IntArray:
+        return self.published.astype(np.int64)
+
+    def _whole_ends(self, level: float) -> tuple[IntArray, IntArray]:
+        lower, upper = self._published_ends(level)
+        return lower.astype(np.int64), upper.astype(np.int64)
+
+    @property
+    def _count_scale(self) -> float:
+        return max(self.noise_std, LEAST_SCALE)
+
+    @property
+    @column("share", error="_share_scale", unit="share of the persons")
+    def _share_shown(self) -> FloatArray:
+        return np.clip(self.share, 0.0, 1.0)
+
+    @property
+    def _share_scale(self) -> float:
+        return self._count_scale / self.n_priv
+
+    def _table(self, level: float) -> Table:
+        return table_by(self, level, rounded=True)
+
+    def _facts(self, level: float) -> Facts:
         noise = f"{self.noise_law}, standard deviation {self.noise_std:.3g} persons"
         facts = [
-            ("Interval", f"{base.percent(level)} each, of the numbers of these persons"),
+            ("Interval", f"{percent(level)} each, of the numbers of these persons"),
             ("Shares", "of all persons; one may have several keys, so they do not add up to 1"),
             ("Noise", noise),
         ]
         if self.left_out_std > 0.0:
             most = f"{self.left_out:,.0f} ± {self.left_out_std:.3g} persons"
             facts.append(("Keys left out", f"a count may lack {most}: upper ends allow for that"))
-        table = table_by(self.by, keys, columns)
-        return dataclasses.replace(table, rounded=True), facts
+        return facts

@@ -127,22 +127,78 @@ def _figure_class() -> Any:
     return ShownFigure
 
 
-def new_figure(width: float, height: float) -> Any:
-    """Return a figure without global state, which notebooks show without `%matplotlib inline`; InputError without matplotlib."""
-    return _figure_class()(figsize=(width, height), layout="constrained")
+class Canvas:
+    """A new figure of `width` times `height` inches, which notebooks show, or the axes `ax` of the caller.
 
+    A figure has no global state. Several panels within axes of the caller share their place, and these are then hidden.
+    """
 
-def save(figure: Any, path: str | Path | None) -> Any:
-    """Write the figure to `path` if one is given, and return it; raise InputError for an unknown file format."""
-    if path is None:
-        return figure
-    if not hasattr(path, "write"):  # otherwise it is an open file
-        path = validation.path_name(path)
-    try:
-        figure.savefig(path, dpi=150)
-    except ValueError as error:  # a suffix that Matplotlib does not know
-        raise InputError(f"the figure cannot be written: {error}") from None
-    return figure
+    # Space between such panels as a share of that place: for the numbers below one and the title of the next.
+    GAP_BELOW = 0.12
+    GAP_BESIDE = 0.06
+
+    def __init__(self, width: float, height: float, ax: Any) -> None:
+        if ax is not None and not hasattr(ax, "inset_axes"):
+            raise InputError(f"ax must be axes of matplotlib, got {type(ax).__name__}")
+        made = None if ax is not None else _figure_class()
+        self.axes = ax
+        self.figure = made(figsize=(width, height), layout="constrained") if made else ax.figure
+        self.lowest = ax
+
+    def panels(self, rows: int = 1, columns: int = 1, heights: Sequence[float] = ()) -> Any:
+        """Return axes (rows, columns); `heights` are those of the rows, relative to each other."""
+        relative = np.array(heights or [1.0] * rows)
+        if self.axes is None:
+            return self.figure.subplots(rows, columns, squeeze=False, height_ratios=relative)
+        if rows == columns == 1:
+            return np.array([[self.axes]])
+        self.axes.set_axis_off()
+        gap = min(self.GAP_BELOW, 0.5 / rows)
+        high = relative / relative.sum() * (1.0 + gap)
+        below = 1.0 + gap - np.cumsum(high)
+        wide = (1.0 + self.GAP_BESIDE) / columns
+        grid = np.empty((rows, columns), dtype=object)
+        for row, column in np.ndindex(rows, columns):
+            place = (column * wide, below[row], wide - self.GAP_BESIDE, high[row] - gap)
+            grid[row, column] = self.axes.inset_axes(place)
+        self.lowest = grid[-1, 0]
+        return grid
+
+    def legend(self, handles: Any, labels: Any, side: str) -> None:
+        """Draw one legend outside the panels, with as many columns as the longest label permits."""
+        across = max(1, min(3, 84 // (max(map(len, labels)) + 9)))
+        place: dict[str, Any] = {"loc": f"outside {side} center"}
+        if self.axes is not None:
+            edge = {"upper": ("lower center", 1.02), "lower": ("upper center", -0.15)}[side]
+            place = {"loc": edge[0], "bbox_to_anchor": (0.5, edge[1])}
+        where = self.figure if self.axes is None else self.axes
+        where.legend(handles, labels, ncols=across, frameon=False, fontsize=FONT, **place)
+
+    def label(self, text: str) -> None:
+        """Write a text below all panels."""
+        if self.axes is None:
+            self.figure.supxlabel(text, fontsize=FONT)
+        else:
+            self.lowest.set_xlabel(text, fontsize=FONT)
+
+    def title(self, text: str) -> None:
+        """Write a text above all panels."""
+        if self.axes is None:
+            self.figure.suptitle(text, fontsize=10)
+        else:
+            self.axes.set_title(text, fontsize=10, pad=20.0)  # above the titles of panels
+
+    def save(self, path: str | Path | None) -> Any:
+        """Write the figure to `path` if one is given, and return it; raise InputError for an unknown file format."""
+        if path is None:
+            return self.figure
+        if not hasattr(path, "write"):  # otherwise it is an open file
+            path = validation.path_name(path)
+        try:
+            self.figure.savefig(path, dpi=150)
+        except ValueError as error:  # a suffix that Matplotlib does not know
+            raise InputError(f"the figure cannot be written: {error}") from None
+        return self.figure
 
 
 def heading(name: str, width: int) -> str:
@@ -162,6 +218,7 @@ def plot_forest(
     apart: bool = False,
     zero: bool = False,  # draw a line at zero
     path: str | Path | None = None,
+    ax: Any = None,
 ) -> Any:
     """Draw a forest plot, with one line per name from top to bottom that shows all estimates, and a legend; return the figure."""
     # All groups share one axis if each is legible on it and not `apart`; otherwise every group has an axis in its unit.
@@ -181,8 +238,8 @@ def plot_forest(
             groups = [("", together)]
     line = min(0.08 + 0.14 * len(estimates), 9.0 / len(names) if numbered else np.inf)  # inches
     heights = [line * len(places) + 0.3 + 0.2 * (title != "") for title, places in groups]
-    figure = new_figure(WIDTH, sum(heights) + 0.7)
-    grid = figure.subplots(len(groups), 1, squeeze=False, height_ratios=heights)[:, 0]
+    canvas = Canvas(WIDTH, sum(heights) + 0.7, ax)
+    grid = canvas.panels(len(groups), heights=heights)[:, 0]
     shown: dict[str, Any] = {}
     for axes, (title, places), (low, high) in zip(grid, groups, ends, strict=False):
         parts = [(i, each._on(places)) for i, each in enumerate(estimates)]
@@ -203,9 +260,9 @@ def plot_forest(
         axes.set_title(heading(title, 40), fontsize=FONT, loc="left", weight="bold")
         _tidy(axes, "x")
     if len(shown) > 1:
-        _legend(figure, shown.values(), shown.keys(), "upper")
-    figure.supxlabel(heading(label, 64), fontsize=FONT)
-    return save(figure, path)
+        canvas.legend(shown.values(), shown.keys(), "upper")
+    canvas.label(heading(label, 64))
+    return canvas.save(path)
 
 
 def _shortened(first: Estimate, groups: Groups, zero: bool) -> tuple[Groups, str]:
@@ -304,14 +361,6 @@ def _tidy(axes: Any, grid: str | None = None) -> None:
     axes.spines[["top", "right"]].set_visible(False)
 
 
-def _legend(figure: Any, handles: Any, labels: Any, side: str) -> None:
-    """Draw one legend for the figure outside its panels, with as many columns as the longest label permits."""
-    across = max(1, min(3, 84 // (max(map(len, labels)) + 9)))
-    figure.legend(
-        handles, labels, loc=f"outside {side} center", ncols=across, frameon=False, fontsize=FONT
-    )
-
-
 def plot_histograms(
     drawn: list[Bars],
     *,
@@ -319,6 +368,7 @@ def plot_histograms(
     level: float,
     threshold: float,
     path: str | Path | None = None,
+    ax: Any = None,
 ) -> Any:
     """Draw a panel for each one-dimensional histogram: released bins as bars with the `noise` of a count, on log axes if needed."""
     if not drawn:
@@ -329,20 +379,21 @@ def plot_histograms(
         raise InputError(
             f"{len(drawn)} histograms are too many to draw, at most {MAX_PANELS}: ask for fewer columns or levels"
         )
-    figure = new_figure(WIDTH, 2.5 * len(drawn) + 0.4)
-    for axes, item in zip(figure.subplots(len(drawn), 1, squeeze=False)[:, 0], drawn, strict=True):
+    canvas = Canvas(WIDTH, 2.5 * len(drawn) + 0.4, ax)
+    panels = canvas.panels(len(drawn))[:, 0]
+    for axes, item in zip(panels, drawn, strict=True):
         axes.set_xlabel(heading(item.name, 60), fontsize=FONT)
         _tidy(axes, "y")
         if len(item.lower):
             _bars(axes, item, noise, threshold)
-    first = figure.axes[0]
+    first = panels[0]
     handles = [
         first.errorbar([], [], [], **NOISE_LOOK),
         *first.plot([], [], ":", color="0.3", lw=1.0),
     ]
     labels = [f"{level:.0%} of the noise", f"below {threshold:.0f} rows a bin is hidden"]
-    _legend(figure, handles, labels, "upper")
-    return save(figure, path)
+    canvas.legend(handles, labels, "upper")
+    return canvas.save(path)
 
 
 def _bars(axes: Any, item: Bars, noise: float, threshold: float) -> None:
@@ -412,6 +463,7 @@ def plot_ellipses(
     result: Any,
     *,
     path: str | Path | None,
+    ax: Any,
     level: float,
     ends_level: float,
     points: FloatArray | None,
@@ -423,8 +475,8 @@ def plot_ellipses(
     covariance = result.covariance
     names = result.labels
     side = max(1.7, (WIDTH - 0.6) / max(dim, 2))
-    figure = new_figure(side * dim + 0.6, side * dim + 0.6)
-    grid = figure.subplots(dim, dim, squeeze=False)
+    canvas = Canvas(side * dim + 0.6, side * dim + 0.6, ax)
+    grid = canvas.panels(dim, dim)
     spread = np.sqrt(np.diag(covariance))
     lower, upper = result.confidence_interval(ends_level, of="correlation")
     known = np.isfinite(lower)
@@ -477,14 +529,14 @@ def plot_ellipses(
                 axes.set_ylabel(heading(names[row], 26), fontsize=8)
             elif 0 < column < row:
                 axes.tick_params(labelleft=False)
-    figure.align_ylabels()
+    canvas.figure.align_ylabels()
     over = (
         ""
         if points is None
         else " over " + _public_rows(points, mean - reach * spread, mean + reach * spread)
     )
-    figure.suptitle(f"Released Gaussian, {level:.0%} ellipses{over}", fontsize=10)
-    return save(figure, path)
+    canvas.title(f"Released Gaussian, {level:.0%} ellipses{over}")
+    return canvas.save(path)
 
 
 def _limits(set_limits: Any, middle: float, reach: float, ends: Box | None, place: int) -> None:
@@ -517,15 +569,15 @@ def _density(
 
 
 def plot_correlations(
-    matrix: FloatArray, names: tuple[str, ...], note: str, *, path: str | Path | None
+    matrix: FloatArray, names: tuple[str, ...], note: str, *, path: str | Path | None, ax: Any
 ) -> Any:
     """Draw a heat map of correlations; `note` states their error."""
     dim = len(matrix)
     size = min(11.0, max(5.0, 0.42 * dim + 2.4))
-    figure = new_figure(size + 0.9, size)
-    axes = figure.subplots()
+    canvas = Canvas(size + 0.9, size, ax)
+    axes = canvas.panels()[0, 0]
     image = axes.imshow(matrix, cmap="RdBu_r", vmin=-1.0, vmax=1.0, interpolation="nearest")
-    colors = figure.colorbar(image, ax=axes, fraction=0.045, pad=0.02)
+    colors = canvas.figure.colorbar(image, ax=axes, fraction=0.045, pad=0.02)
     colors.ax.tick_params(labelsize=8)
     if dim <= MAX_NAMED:
         axes.set_xticks(range(dim), names, rotation=90, fontsize=8)
@@ -540,7 +592,7 @@ def plot_correlations(
                 column, row, f"{value:z.2f}", ha="center", va="center", fontsize=8, color=shade
             )
     axes.set_title(f"Correlations of the released Gaussian\n{note}", fontsize=9)
-    return save(figure, path)
+    return canvas.save(path)
 
 
 # Plots of a mixture: densities of one column, otherwise a plane with ellipses, released balls and public rows.
@@ -589,6 +641,7 @@ def plot_mixture(
     labels: Sequence[str],
     *,
     path: str | Path | None = None,
+    ax: Any = None,
     level: float = 0.95,
     points: FloatArray | None = None,
     balls: Sequence[Any] = (),
@@ -601,16 +654,16 @@ def plot_mixture(
         if points is None
         else points[:: -(-len(points) // MOST_POINTS) or 1]
     )
-    figure = new_figure(WIDTH, 4.2 + 0.17 * len(result.weights) / 3.0)
-    axes = figure.subplots()
+    canvas = Canvas(WIDTH, 4.2 + 0.17 * len(result.weights) / 3.0, ax)
+    axes = canvas.panels()[0, 0]
     if result.dim == 1:
         _densities(axes, result, labels, shown, box)
     else:
         _plane(axes, result, labels, shown, level, balls, box)
     _tidy(axes)
     handles, names = axes.get_legend_handles_labels()
-    _legend(figure, handles, names, "lower")
-    return save(figure, path)
+    canvas.legend(handles, names, "lower")
+    return canvas.save(path)
 
 
 def _public_rows(rows: FloatArray, low: Any, high: Any) -> str:

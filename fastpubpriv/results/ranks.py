@@ -4,22 +4,23 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from itertools import chain
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 
 from fastpubpriv import validation
 from fastpubpriv._types import FloatArray
 from fastpubpriv.privacy.noise_quantiles import deviations
-from fastpubpriv.results import base, plots
-from fastpubpriv.results.base import LEVEL, Contents, Result, Table, TableColumn, Value, shape
+from fastpubpriv.results import plots
+from fastpubpriv.results.base import LEVEL, Result, Value
 from fastpubpriv.results.by_key import (
     Key,
     Part,
     judged_parts,
+    key_axis,
     lines_of,
     named_by,
     place_of,
@@ -28,8 +29,10 @@ from fastpubpriv.results.by_key import (
     unseen_parts,
 )
 from fastpubpriv.results.comparisons import Comparable, Estimated, Numbers
+from fastpubpriv.results.fields import WIDTH, array, column, value_class
 from fastpubpriv.results.interval_parts import fact_of_rows_used
 from fastpubpriv.results.reasons import PartReasons
+from fastpubpriv.results.result_tables import Facts, Table, percent
 
 Structure = Literal["continuous", "atom", "gap"]
 STRUCTURES: dict[Structure, str] = {
@@ -48,7 +51,7 @@ def in_order(below: FloatArray, total: float) -> FloatArray:
     return np.asarray((most + least) / 2.0)
 
 
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
+@value_class
 class EdgeRanks(Value):
     """Estimated number of rows below each of several edges of one column.
 
@@ -66,17 +69,20 @@ class EdgeRanks(Value):
         Standard deviation of the noise in `total`; NaN (null in JSON) where no edges were counted.
     """
 
-    edges: FloatArray = dataclasses.field(metadata=shape("edges"))
-    below: FloatArray = dataclasses.field(metadata=shape("edges"))
-    std: FloatArray = dataclasses.field(metadata=shape("edges"))
+    edges: FloatArray = array("edges")
+    below: FloatArray = array("edges", label="below", unit="rows")
+    std: FloatArray = array("edges", label="std", unit="rows")
     total: float
     total_std: float = math.nan
+
+    _line_axes = ("edges",)
 
     def widened(self, k: int) -> EdgeRanks:
         """See `Value.widened`; intervals add the sampling variance of single rows to `std`, so k - 1 times that is added here."""
         ascending = self.ascending
         sampling = ascending * (1.0 - ascending / max(self.total, 1.0))
-        return dataclasses.replace(self, std=np.sqrt(self.std**2 + (k - 1) * sampling))
+        std = np.sqrt(self.std**2 + (k - 1) * sampling)
+        return dataclasses.replace(super().widened(k), std=std)
 
     def _fits_together(self) -> bool:
         return self.total >= 0.0 and bool(np.all(np.diff(self.edges) > 0.0))
@@ -115,11 +121,11 @@ class EdgeRanks(Value):
             else math.inf,
         )
 
-    def _own(self, level: float) -> Contents:
-        return Table("edge", self.edges.tolist(), [("below", self.below), ("std", self.std)]), []
+    def _axis(self, axis: str) -> tuple[str, Sequence[Any]]:
+        return "edge", self.edges.tolist()
 
 
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
+@value_class
 class QuantileResult(Result):
     """Released quantiles of columns.
 
@@ -157,17 +163,28 @@ class QuantileResult(Result):
     (True, (('atom',),), 'ok')
     """
 
-    q: FloatArray = dataclasses.field(metadata=shape("q"))
-    quantile: FloatArray = dataclasses.field(metadata=shape("dim", "q", missing=math.nan))
-    noise_rows: FloatArray = dataclasses.field(metadata=shape("dim", "q"))
+    q: FloatArray = array("q", label="q", unit="share of the rows")
+    quantile: FloatArray = array(
+        "dim", "q", missing=math.nan, label="quantile", ends="confidence_interval", error=WIDTH
+    )
+    noise_rows: FloatArray = array("dim", "q", label="noise_rows", error="noise_rows", unit="rows")
     structure: tuple[tuple[Structure, ...], ...]
     noise_law: str
     ranks: tuple[EdgeRanks, ...]
-    lowest: FloatArray = dataclasses.field(metadata=shape("dim", missing=-math.inf))
-    highest: FloatArray = dataclasses.field(metadata=shape("dim", missing=math.inf))
+    lowest: FloatArray = array("dim", missing=-math.inf)
+    highest: FloatArray = array("dim", missing=math.inf)
 
     _main = "quantile"
     _parted = "quantile"
+    _line_axes: ClassVar[tuple[str, ...]] = ("dim", "q")
+
+    def _axis(self, axis: str) -> tuple[str, Sequence[Any]]:
+        return ("", self.q.tolist()) if axis == "q" else super()._axis(axis)
+
+    @property
+    @column("structure")
+    def _structures(self) -> list[Structure]:
+        return [*chain(*self.structure)]
 
     def _fits_together(self) -> bool:
         lines = len(self._lines)
@@ -206,11 +223,17 @@ class QuantileResult(Result):
         return np.fmin(lower, self.quantile), np.fmax(upper, self.quantile)
 
     def plot(
-        self, path: str | Path | None = None, *, level: float = LEVEL, x_pub: Any = None
+        self,
+        path: str | Path | None = None,
+        *,
+        level: float = LEVEL,
+        x_pub: Any = None,
+        ax: Any = None,
     ) -> Any:
         """Draw the estimates with their intervals, a line for each q below each column (needs matplotlib); returns the figure.
 
         Below each, if given and there are no groups, the quantile of the public rows `x_pub`.
+        `ax` are axes of matplotlib to draw into, in place of a figure of their own.
         """
         lower, upper = (ends.ravel() for ends in self.confidence_interval(level))
         estimates = [plots.Estimate("private", self.quantile.ravel(), lower, upper)]
@@ -225,42 +248,26 @@ class QuantileResult(Result):
         names = [f"{q:.6g}" for q in self.q.tolist()] * len(self._lines)
         label = f"quantiles, with {level:.0%} intervals"
         return plots.plot_forest(
-            estimates, names, groups=groups, apart=self.dim > 1, label=label, path=path
+            estimates, names, groups=groups, apart=self.dim > 1, label=label, path=path, ax=ax
         )
 
-    def _own(self, level: float) -> Contents:
-        lower, upper = (ends.reshape(-1) for ends in self.confidence_interval(level))
-        scale = np.where(np.isfinite(upper - lower), upper - lower, 0.0) / 4.0
-        noise = self.noise_rows.reshape(-1)
-        columns = [
-            TableColumn("q", np.tile(self.q, len(self._lines))),
-            *base.with_ends("quantile", self.quantile.reshape(-1), (lower, upper), scale),
-            TableColumn("noise_rows", noise, noise),
-            TableColumn("structure", [*chain(*self.structure)]),
-            *base.with_reasons(self.part_reasons),
+    def _facts(self, level: float) -> Facts:
+        text = f"{percent(level)} each, from {self.noise_law} noise and sampling"
+        present = set(self._structures)
+        meanings = [
+            (word, meaning) for word, meaning in STRUCTURES.items() if meaning and word in present
         ]
-        interval = (
-            "Interval",
-            f"{base.percent(level)} each, from {self.noise_law} noise and sampling",
-        )
-        words = {*chain(*self.structure)}
-        meanings = (
-            (word, meaning) for word, meaning in STRUCTURES.items() if meaning and word in words
-        )
-        return self._labeled(columns), [*self._facts_of_rows(), interval, *meanings]
+        return [*self._facts_of_rows(), ("Interval", text), *meanings]
 
-    def _facts_of_rows(self) -> list[tuple[str, str]]:
+    def _facts_of_rows(self) -> Facts:
         """Return the fact that says how many rows have a value, where some of the rows may be absent."""
         if not self._rows_may_be_absent:
             return []
         totals = [(ranks.total, ranks.total_std) for ranks in self.ranks]
         return [fact_of_rows_used(self._lines, totals)]
 
-    def _labeled(self, columns: list[TableColumn]) -> Table:
-        return Table("column", [label for label in self.labels for _ in self.q], columns)
 
-
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
+@value_class
 class GroupQuantiles(QuantileResult, Comparable):
     """Released quantiles of groups; `quantile` and `noise_rows` are (groups, dim, k), `structure` and `ranks` have one entry per
     (group, column) pair, in row-major order.
@@ -290,8 +297,23 @@ class GroupQuantiles(QuantileResult, Comparable):
 
     by: tuple[str, ...]
     groups: tuple[Part | Key, ...]
-    quantile: FloatArray = dataclasses.field(metadata=shape("groups", "dim", "q", missing=math.nan))
-    noise_rows: FloatArray = dataclasses.field(metadata=shape("groups", "dim", "q"))
+    quantile: FloatArray = array(
+        "groups",
+        "dim",
+        "q",
+        missing=math.nan,
+        label="quantile",
+        ends="confidence_interval",
+        error=WIDTH,
+    )
+    noise_rows: FloatArray = array(
+        "groups", "dim", "q", label="noise_rows", error="noise_rows", unit="rows"
+    )
+
+    _line_axes = ("groups", "dim", "q")
+
+    def _axis(self, axis: str) -> tuple[str, Sequence[Any]]:
+        return key_axis(self.by, self.groups) if axis == "groups" else super()._axis(axis)
 
     def _fits_together(self) -> bool:
         return QuantileResult._fits_together(self) and named_by(self.by, self.groups)
@@ -319,24 +341,15 @@ class GroupQuantiles(QuantileResult, Comparable):
         return tuple(lines_of(self.groups, self.labels))
 
     def _shown_lines(self) -> list[bool]:
-        unseen = unseen_parts(self.groups, self.quantile, self.part_reasons)
-        return [not all(line) for line in np.reshape(unseen, (-1, len(self.q)))]
+        return [not all(line) for line in np.reshape(self._unseen, (-1, len(self.q)))]
 
-    def _own(self, level: float) -> Contents:
-        table, facts = QuantileResult._own(self, level)
-        unseen = unseen_parts(self.groups, self.quantile, self.part_reasons)
-        return dataclasses.replace(table, left_out=unseen), [*facts, *unseen_facts(unseen)]
+    @property
+    def _unseen(self) -> list[bool]:
+        """Which parts tables leave out, as `unseen_parts` says."""
+        return unseen_parts(self.groups, self.quantile, self.part_reasons)
 
-    def _labeled(self, columns: list[TableColumn]) -> Table:
-        k = len(self.q)
-        groups = len(self.groups)
-        names = (
-            []
-            if self.dim == 1
-            else [TableColumn("column", [name for name in self.labels for _ in self.q] * groups)]
-        )
-        return table_by(
-            self.by,
-            [group for group in self.groups for _ in range(self.dim * k)],
-            [*names, *columns],
-        )
+    def _table(self, level: float) -> Table:
+        return table_by(self, level, left_out=self._unseen)
+
+    def _facts(self, level: float) -> Facts:
+        return [*super()._facts(level), *unseen_facts(self._unseen)]

@@ -14,8 +14,8 @@ from rich.console import Console
 import fastpubpriv as fpp
 from fastpubpriv import errors
 from fastpubpriv.cli import main, outputs
-from fastpubpriv.results.base import number
 from fastpubpriv.results.reasons import STATUSES
+from fastpubpriv.results.result_tables import number
 
 SECRET = "Alice-SSN-123"
 

@@ -90,7 +90,7 @@ def test_balls_are_closed_and_silent():
         [1e308, -1e308],
     ]
     assert ball.contains(rows).tolist() == [True, False, False, False, False]
-    assert ball.to_dict() == {"center": [0.0, 0.0], "radius": 5.0, "index": 0}
+    assert ball.to_dict() == {"format_version": 1, "center": [0.0, 0.0], "radius": 5.0, "index": 0}
     raises(InputError, "shape", ball.contains, [[1.0]])
     with pytest.raises(ValueError, match="read-only"):
         ball.center[0] = 1.0

@@ -17,7 +17,9 @@ from fastpubpriv.privacy import Budget
 from fastpubpriv.privacy.calibrated_budget import has_delta
 from fastpubpriv.privacy.calibration import stable_event
 from fastpubpriv.privacy.noise_quantiles import noise_quantile
-from fastpubpriv.results.base import Contents, Result, Table, shape
+from fastpubpriv.results.base import Result
+from fastpubpriv.results.fields import array, value_class
+from fastpubpriv.results.result_tables import Facts, Table
 from fastpubpriv.shared_docs import FAILURE_PROB
 
 # ---- List sizes and numbers of rows that the theorems of list decoding and selection require, from public numbers --------
@@ -297,7 +299,7 @@ def mixture_net(
 # ---- Results of the list decoders: coarse lists for each column, and fine nets built from them ----------------------------
 
 
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
+@value_class
 class _Lists(Result):
     """Base of all lists. A part is a column, "unresolved" if its list is empty (in mode "theory", also if it was too long)."""
 
@@ -318,21 +320,22 @@ class _Lists(Result):
             and len(sizes[0]) == len(self.part_reasons) == self.dim
         )
 
-    def _own(self, level: float) -> Contents:
+    def _table(self, level: float) -> Table:
         parts = self._parts()
         sizes = [len(array) for array in next(iter(parts.values()))]
         labels = [name for name, size in zip(self.labels, sizes, strict=True) for _ in range(size)]
-        table = Table(
-            "column", labels, [(name, np.concatenate(arrays)) for name, arrays in parts.items()]
-        )
+        columns = [(name, np.concatenate(arrays)) for name, arrays in parts.items()]
+        return Table("column", labels, columns)
+
+    def _facts(self, level: float) -> Facts:
         text = f"Gaussians of weight {self.min_weight:g} and more, with the constants of mode {self.mode}"
-        return table, [("Looked for", text)]
+        return [("Looked for", text)]
 
     def _estimate(self) -> tuple[str, Any]:
         return "entries", sum(map(len, next(iter(self._parts().values()))))
 
 
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
+@value_class
 class ScaleLists(_Lists):
     """Coarse scales for each column.
 
@@ -358,7 +361,7 @@ class ScaleLists(_Lists):
     counts: tuple[FloatArray, ...]
 
 
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
+@value_class
 class MeanLists(_Lists):
     """Coarse means for each column, at one public scale.
 
@@ -381,14 +384,14 @@ class MeanLists(_Lists):
     (True, True)
     """
 
-    scale: FloatArray = dataclasses.field(metadata=shape("dim"))
+    scale: FloatArray = array("dim")
     means: tuple[FloatArray, ...]
     counts: tuple[FloatArray, ...]
 
     _listed = ("means", "counts")
 
 
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
+@value_class
 class AxisAlignedLists(_Lists):
     """Coarse (mean, scale) pairs for each column, factors of a product list that is never formed.
 
@@ -416,7 +419,7 @@ class AxisAlignedLists(_Lists):
     scales: tuple[FloatArray, ...]
     means: tuple[tuple[FloatArray, ...], ...]
     counts: tuple[tuple[FloatArray, ...], ...]
-    factor: FloatArray | None = dataclasses.field(default=None, metadata=shape("dim", "dim"))
+    factor: FloatArray | None = array("dim", "dim", default=None)
 
     def _parts(self) -> dict[str, list[FloatArray]]:
         columns = [self.coarse(column) for column in range(self.dim)]

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -17,8 +18,10 @@ from fastpubpriv.gaussians.public_prior import column_scales
 from fastpubpriv.kernels import geometry
 from fastpubpriv.mechanisms.sums import AffineMap
 from fastpubpriv.mixtures import mixture_tuning as tuning
-from fastpubpriv.results.base import MOST_IN_REPR, Contents, Table, Value, bracketed, explain, shape
+from fastpubpriv.results.base import MOST_IN_REPR, Value, explain
+from fastpubpriv.results.fields import array, value_class
 from fastpubpriv.results.public_draws import draw_uniforms
+from fastpubpriv.results.result_tables import Facts, bracketed
 from fastpubpriv.shared_docs import shared_docs
 from fastpubpriv.sources.open import public_rows
 
@@ -111,7 +114,7 @@ LEAST_SHARE = 1e-12
 MOST_WORK = 2.0**45
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
+@value_class
 class Ball(Value):
     """A closed ball around a public row.
 
@@ -132,9 +135,11 @@ class Ball(Value):
     [True, False]
     """
 
-    center: FloatArray = field(metadata=shape("dim"))
+    center: FloatArray = array("dim", label="center")
     radius: float
     index: int
+
+    _line_axes = ("dim",)
 
     def __repr__(self) -> str:
         center = (
@@ -144,11 +149,11 @@ class Ball(Value):
         )
         return f"Ball(center={center}, radius={self.radius:.6g}, index={self.index})"
 
-    def _own(self, level: float) -> Contents:
-        table = Table(
-            "column", [f"x{j}" for j in range(len(self.center))], [("center", self.center)]
-        )
-        return table, [
+    def _axis(self, axis: str) -> tuple[str, Sequence[Any]]:
+        return "column", [f"x{j}" for j in range(len(self.center))]
+
+    def _facts(self, level: float) -> Facts:
+        return [
             ("Radius", f"{self.radius:.6g} around public row {self.index}"),
             ("Spent", explain(None)),
         ]

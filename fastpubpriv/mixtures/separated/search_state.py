@@ -20,7 +20,9 @@ from fastpubpriv.mechanisms.sums import AffineMap, Released, SecondMoment, Shell
 from fastpubpriv.mixtures import mixture_tuning as tuning
 from fastpubpriv.mixtures.separated.public_shapes import DATA_UNITS, Scaling, distances
 from fastpubpriv.release.account import NodeBudget, TreeBudget
-from fastpubpriv.results.base import Contents, Table, Value, read_json
+from fastpubpriv.results.base import Value
+from fastpubpriv.results.json_fields import read_json, without_version
+from fastpubpriv.results.result_tables import Facts, Table
 from fastpubpriv.rowwise.row_maps import RowTree, Rule, Split, parents_of, path_to
 from fastpubpriv.session import Session
 from fastpubpriv.sources.column_names import points
@@ -155,6 +157,9 @@ class ClusterTree(Value):
 
     def to_dict(self) -> dict[str, Any]:
         """Tree as plain lists, numbers and strings; `from_dict` reads it back bit for bit, also from JSON."""
+        return Value.to_dict(self)
+
+    def _plain(self) -> dict[str, Any]:
         nodes = []
         parents = [None, *parents_of(self.splits)[1:]]
         for index, split in enumerate(self.splits):
@@ -176,6 +181,7 @@ class ClusterTree(Value):
     def from_dict(cls, data: dict[str, Any]) -> ClusterTree:
         """Read back what `to_dict` wrote."""
         try:
+            data = without_version(data)
             if set(data) != {"dim", "nodes"}:
                 raise KeyError
             splits = tuple(
@@ -204,13 +210,14 @@ class ClusterTree(Value):
         """Read back what `to_json` returned, or wrote to a path."""
         return cls.from_dict(read_json(text, cls.__name__))
 
-    def _own(self, level: float) -> Contents:
-        nodes = self.to_dict()["nodes"]
+    def _table(self, level: float) -> Table:
+        nodes = self._plain()["nodes"]
         heads = ("parent", "rule", "children")
         columns = [(head, [str(node.get(head, "")) for node in nodes]) for head in heads]
-        return Table("node", range(len(nodes)), columns), [
-            ("Leaves", ", ".join(map(str, self.leaves)))
-        ]
+        return Table("node", range(len(nodes)), columns)
+
+    def _facts(self, level: float) -> Facts:
+        return [("Leaves", ", ".join(map(str, self.leaves)))]
 
 
 HISTOGRAM_SHARE = 1 - tuning.DIRECTIONS_SHARE
