@@ -228,6 +228,17 @@ def test_methods_that_cannot_tell_absent_rows_say_so_before_the_debit(name):
         assert ledger.spent.is_zero
 
 
+def test_sampled_gradients_are_refused_where_their_steps_would_be_too_short():
+    rows = DerivedRows(table(0), where=("a < 0.33",))
+    public = DerivedRows(PUBLIC, where=("a < 0.33",))
+    options = {"loss": "squared", "columns": ["z"], "label": "y"}
+    budget = fpp.ApproxDP(epsilon=1, delta=1e-6)
+    with pytest.raises(InputError, match="method='dp_sgd' takes all rows"):
+        fpp.train(rows, x_pub=public, method="dp_sgd", budget=budget, **options)
+    result = fpp.train(rows, x_pub=public, method="pda_mirror_descent", budget=budget, **options)
+    assert abs(result.coefficients.ravel()[0] - SLOPE) < 0.3
+
+
 # ---- Persons ---------------------------------------------------------------------------------------------------------
 
 PERSONS = 1_200
