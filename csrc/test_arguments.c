@@ -326,6 +326,21 @@ static void check_roots(void)
     ACCEPTED(fpp_pair_roots_f64(d, d, d, d, 2, 1, 2, 1, 2, NULL, NULL)); /* none is later than the last */
 }
 
+static void check_elementary(void)
+{
+    double out[1];
+    REFUSED(fpp_log_f64(NULL, 1, out));
+    REFUSED(fpp_log_f64(doubles, 1, NULL));
+    REFUSED(fpp_log_f64(doubles, -1, out));
+    REFUSED(fpp_log_f64(doubles, huge, out));
+    REFUSED(fpp_exp_f64(NULL, 1, out));
+    REFUSED(fpp_exp_f64(doubles, 1, NULL));
+    REFUSED(fpp_exp_f64(doubles, -1, out));
+    REFUSED(fpp_exp_f64(doubles, huge, out));
+    ACCEPTED(fpp_log_f64(NULL, 0, NULL));
+    ACCEPTED(fpp_exp_f64(NULL, 0, NULL));
+}
+
 static void check_columns(void)
 {
     const double ones[2] = {1.0, 1.0}, zeros[2] = {0.0, 0.0};
@@ -433,6 +448,7 @@ int test_arguments(void)
     check_sums_of_counts();
     check_pairs();
     check_roots();
+    check_elementary();
     check_columns();
     check_normals();
     return n_failed - before;

@@ -57,16 +57,7 @@ static void check_accuracy(void)
 int test_elementary(void)
 {
     const int before = n_failed;
-    double one = 1.0;
     check_ends();
     check_accuracy();
-    REFUSED(fpp_log_f64(NULL, 1, &one));
-    REFUSED(fpp_log_f64(&one, 1, NULL));
-    REFUSED(fpp_log_f64(&one, -1, &one));
-    REFUSED(fpp_exp_f64(NULL, 1, &one));
-    REFUSED(fpp_exp_f64(&one, 1, NULL));
-    REFUSED(fpp_exp_f64(&one, -1, &one));
-    ACCEPTED(fpp_log_f64(NULL, 0, NULL));
-    ACCEPTED(fpp_exp_f64(NULL, 0, NULL));
     return n_failed - before;
 }

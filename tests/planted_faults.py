@@ -19,6 +19,12 @@ PLANTED: dict[str, dict[str, str]] = {
         "::test_planted_fault_rows_that_agree_in_half_of_their_bits_are_caught",
         "an array in the order of the source beside persons": "test_arrays_beside_persons.py"
         "::test_planted_fault_an_array_beside_persons_is_caught",
+        "a condition that reads the mean of all rows": "test_where.py"
+        "::test_planted_fault_a_condition_on_the_mean_of_all_rows_is_caught",
+        "persons of the rows inside a condition": "test_where.py"
+        "::test_planted_fault_persons_of_the_rows_inside_are_caught_by_replay",
+        "identifiers of the rows inside a condition": "test_where.py"
+        "::test_planted_fault_persons_of_the_rows_inside_are_other_persons",
         "a branch on private rows": "test_record_replay.py::test_planted_bugs_are_caught",
         "a row that counts twice": "test_stable_replay.py::test_catches_a_row_that_counts_twice",
         "an incomplete row that counts twice": "test_gaussian_replay.py"

@@ -116,6 +116,8 @@ THINNED: dict[str, int | tuple[int, ...]] = {
     "tests/estimators/test_real_columns.py::test_intervals_hold_and_are_of_a_sensible_width": 4,
     "tests/estimators/test_real_columns.py::test_gaussian_columns_cost_a_tenth_more_than_being_told_their_variance": 2,
     "tests/sources/test_text_rows.py::test_long_cells_at_several_offsets": 2,
+    "tests/tables/test_where.py::test_the_truth_of_the_rows_inside_is_in_the_interval": (0, 3),
+    "tests/tables/test_where.py::test_the_truth_of_persons_is_in_the_interval": (1, 5),
 }
 
 

@@ -439,6 +439,21 @@ def mean_of_groups(
     return result
 
 
+def estimates_inside(learned: Learned, public: FloatArray) -> ColumnEstimates:
+    """Return the estimates of the first group; where it has none, those of the public rows, which nothing bounds."""
+    group = {name: learned.fields[name][0] for name in ESTIMATES}
+    below, above = (learned.fields[name][0] for name in ("tail_below", "tail_above"))
+    tails = np.stack([below, above], axis=1)
+    lost = np.isnan(group["mean"])
+    _, public_mean, _ = public_moments(public)
+    own_reasons = zip(lost, learned.fields["part_reasons"], strict=False)
+    reasons = tuple((Reason.UNRESOLVED,) if is_lost else own for is_lost, own in own_reasons)
+    group["mean"] = np.where(lost, public_mean, group["mean"])
+    # Where nothing is known, the worst case stands in the report.
+    return ColumnEstimates(**group, tails=np.where(np.isfinite(tails), tails, 0.0), reasons=reasons)
+
+
+ESTIMATES = ("mean", "noise_std", "sampling_std", "clipping_std")
 MOST_INSIDE = 50  # columns up to which rows inside a condition are a group of their own
 
 
@@ -449,45 +464,24 @@ def mean_inside(
     grouping = Grouping.inside(rows, public)
 
     def result_of(numbers: Session, learned: Learned) -> MeanResult:
-        fields = {
-            name: learned.fields[name][0]
-            for name in ("mean", "noise_std", "sampling_std", "clipping_std", "count")
-        }
-        lost = np.isnan(fields["mean"])
-        reasons = tuple(
-            (Reason.UNRESOLVED,) if is_lost else own
-            for is_lost, own in zip(lost, learned.fields["part_reasons"], strict=False)
-        )
-        tails = np.stack([learned.fields["tail_below"][0], learned.fields["tail_above"][0]], axis=1)
-        estimates = ColumnEstimates(
-            mean=np.where(lost, public_moments(public)[1], fields["mean"]),
-            noise_std=fields["noise_std"],
-            sampling_std=fields["sampling_std"],
-            clipping_std=fields["clipping_std"],
-            # Where nothing is known, the worst case stands in the report.
-            tails=np.where(np.isfinite(tails), tails, 0.0),
-            reasons=reasons,
-        )
+        estimates = estimates_inside(learned, public)
         limits = validation.column_bounds(bounds, rows.dim)
         report = report_of(learned.columns, estimates, limits, may_be_absent=True)
+        inside = learned.fields["count"][0]
         # All undetected rows may be inside.
-        share = rows.n / np.maximum(fields["count"], 1.0)
-        report = replace(
-            report,
-            rows_used=fields["count"],
-            worst_below=report.worst_below * share,
-            worst_above=report.worst_above * share,
-        )
+        share = rows.n / np.maximum(inside, 1.0)
+        worst = {name: getattr(report, name) * share for name in ("worst_below", "worst_above")}
+        fields = numbers.fields(len(public))
+        fields["report"] = replace(report, rows_used=inside, **worst)
+        fields["noise_law"] = learned.fields["noise_law"]
+        fields["columns"] = rows.columns
+        fields["provenance"] = {"center": "public rows", "clipping": "released"}
         return MeanResult(
             mean=estimates.mean,
             noise_std=estimates.noise_std,
             sampling_std=estimates.sampling_std,
-            noise_law=learned.fields["noise_law"],
-            report=report,
-            part_reasons=reasons,
-            columns=rows.columns,
-            provenance={"center": "public rows", "clipping": "released"},
-            **numbers.fields(len(public)),
+            part_reasons=estimates.reasons,
+            **fields,
         )
 
     result: MeanResult = _released(grouping, budget, bounds, asked, result_of)

@@ -119,15 +119,9 @@ class Grouping:
         presence = rows.presence
         assert presence is not None
         one = Keys(name="rows", levels=("inside",), codes=ListedNumbers.of([1.0]))
-        return cls(
-            by=("rows",),
-            labels=("inside", OTHER),
-            codes=GroupCodes(code_of([one], joint=False), 2),
-            rows=beside(rows, presence),
-            public=public,
-            names=rows.columns,
-            source="argument",
-        )
+        codes = GroupCodes(code_of([one], joint=False), 2)
+        both = beside(rows, presence)
+        return cls(rows=both, public=public, names=rows.columns, codes=codes)
 
     @property
     def dim(self) -> int:

@@ -27,14 +27,13 @@ from fastpubpriv.errors import InputError
 from fastpubpriv.rowwise.intervals import name_of_interval
 
 MOST_NODES = 500  # of a text, with those of the columns that it names
-MOST_DEPTH = 150  # levels of steps within steps, far from the limit of recursion
-MOST_LETTERS = 20_000
+MOST_DEPTH = MOST_NODES // 4  # levels of nodes within nodes, far from the limit of recursion
+MOST_LETTERS = 40 * MOST_NODES
 OTHER = "(other)"  # what stands for numbers outside all bins
 
 Kind = Literal["number", "truth", "text", "date"]
 _DATE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
 _EPOCH = datetime.date(1970, 1, 1).toordinal()
-_QUOTED = 80  # letters of a part that an error quotes
 _IN_WORDS = {"number": "numbers", "truth": "numbers", "text": "texts", "date": "dates"}
 
 
@@ -46,11 +45,11 @@ class Truth(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
-    """An operation on the values of other steps; a constant or a column has none below it."""
+class Operation:
+    """An operation on the values of others; a constant or a column has none below it."""
 
-    name: str  # a key of OPERATIONS, "column" or "number"
-    below: tuple[Step, ...] = ()
+    name: str  # as in the text, or "column" or "number"
+    below: tuple[Operation, ...] = ()
     value: Any = None  # the name of a column, a number, or the edges of bins
     kind: Kind = "number"
 
@@ -102,8 +101,8 @@ class RowProgram:
     """What is computed from each row: whether it is inside, and new columns. A frozen value of texts and public constants."""
 
     where: tuple[str, ...]  # the conditions as the caller wrote them
-    condition: Step | None
-    derived: tuple[tuple[str, Step], ...]  # name and step of each new column
+    condition: Operation | None
+    derived: tuple[tuple[str, Operation], ...]  # name and step of each new column
     columns: tuple[UsedColumn, ...]
 
     @property
@@ -146,7 +145,7 @@ class RowProgram:
             return np.where(np.isnan(numbers), np.nan, numbers + 0.0)
 
 
-def _columns_of(step: Step) -> set[str]:
+def _columns_of(step: Operation) -> set[str]:
     if step.name == "column":
         return {step.value}
     return set[str]().union(*map(_columns_of, step.below))
@@ -162,15 +161,10 @@ def _number(value: Any) -> FloatArray:
     return np.asarray(value, dtype=np.float64)
 
 
-def _smaller(one: FloatArray, other: FloatArray) -> FloatArray:
-    # NumPy's minimum of 0.0 and -0.0 may be either; here it is the first.
-    known = np.where(one <= other, one, other)
-    return np.where(np.isnan(one) | np.isnan(other), np.nan, known)
-
-
-def _larger(one: FloatArray, other: FloatArray) -> FloatArray:
-    known = np.where(one >= other, one, other)
-    return np.where(np.isnan(one) | np.isnan(other), np.nan, known)
+def _first_if(chosen: BoolArray, one: FloatArray, other: FloatArray) -> FloatArray:
+    """Return the first number where it is chosen, else the other; NaN if either is."""
+    # NumPy's minimum of 0.0 and -0.0 may be either; a comparison takes the first.
+    return np.where(np.isnan(one) | np.isnan(other), np.nan, np.where(chosen, one, other))
 
 
 def _all(*values: Truth) -> Truth:
@@ -198,41 +192,66 @@ def _chosen(condition: Truth, one: Any, other: Any) -> FloatArray:
     return np.where(condition.true, _number(one), if_not)
 
 
-def _square(x: FloatArray) -> FloatArray:
-    return x * x
-
-
 # Each is elementwise, with the same bits for a number alone and among others: IEEE operations, comparisons and choices.
-OPERATIONS: dict[str, Callable[..., Any]] = {
-    "+": np.add,
-    "-": np.subtract,
-    "*": np.multiply,
-    "/": np.divide,
-    "negative": np.negative,
-    "** 2": _square,
-    "** 3": lambda x: _square(x) * x,
-    "** 4": lambda x: _square(_square(x)),
-    "abs": np.abs,
-    "sqrt": np.sqrt,
-    "floor": np.floor,
-    "ceil": np.ceil,
-    "round": np.rint,
-    "min": _smaller,
-    "max": _larger,
-    "<": lambda one, other: Truth(one < other, one >= other),
-    "<=": lambda one, other: Truth(one <= other, one > other),
-    ">": lambda one, other: Truth(one > other, one <= other),
-    ">=": lambda one, other: Truth(one >= other, one < other),
-    "==": _equal,
-    "!=": lambda one, other: _inverse(_equal(one, other)),
-    "missing": lambda x: Truth(~np.isfinite(x), np.isfinite(x)),
-    "is true": lambda x: _inverse(_equal(x, np.zeros(()))),
-    "year": lambda months: np.floor(months / 12.0) + 1970.0,
-    "quarter": lambda months: np.floor(_month_of_year(months) / 3.0) + 1.0,
-    "month": lambda months: _month_of_year(months) + 1.0,
-    # The first of January 1970 was a Thursday; Monday is 0, as in `datetime.date.weekday`.
-    "weekday": lambda days: days + 3.0 - 7.0 * np.floor((days + 3.0) / 7.0),
-}
+
+
+def _computed(name: str, x: FloatArray, y: FloatArray) -> FloatArray | None:
+    """Return the number that arithmetic makes of one number or two; None for a comparison."""
+    match name:
+        case "+":
+            return x + y
+        case "-":
+            return x - y
+        case "*":
+            return x * y
+        case "/":
+            return np.divide(x, y)
+        case "negative":
+            return -x
+        case "** 2":
+            return x * x
+        case "** 3":
+            return x * x * x
+        case "** 4":
+            return (x * x) * (x * x)
+        case "abs" | "sqrt" | "floor" | "ceil" | "rint":
+            return np.asarray(getattr(np, name)(x))
+        case "min":
+            return _first_if(x <= y, x, y)
+        case "max":
+            return _first_if(x >= y, x, y)
+        case "year":
+            return np.floor(x / 12.0) + 1970.0
+        case "quarter":
+            return np.floor(_remainder(x, 12.0) / 3.0) + 1.0
+        case "month":
+            return _remainder(x, 12.0) + 1.0
+        case "weekday":  # day 0 was a Thursday; Monday is 0, as in `datetime.date.weekday`
+            return _remainder(x + 3.0, 7.0)
+    return None
+
+
+def _compared(name: str, x: FloatArray, y: FloatArray) -> Truth:
+    """Return where a comparison of numbers is true and where it is false."""
+    match name:
+        case "<":
+            return Truth(x < y, x >= y)
+        case "<=":
+            return Truth(x <= y, x > y)
+        case ">":
+            return Truth(x > y, x <= y)
+        case ">=":
+            return Truth(x >= y, x < y)
+        case "==":
+            return _equal(x, y)
+        case "!=":
+            return _inverse(_equal(x, y))
+        case "is true":
+            return _inverse(_equal(x, np.zeros(())))
+    assert name == "missing"
+    return Truth(~np.isfinite(x), np.isfinite(x))
+
+
 OF_TRUTHS: dict[str, Callable[..., Any]] = {
     "and": _all,
     "or": _any,
@@ -241,11 +260,12 @@ OF_TRUTHS: dict[str, Callable[..., Any]] = {
 }
 
 
-def _month_of_year(months: FloatArray) -> FloatArray:
-    return months - 12.0 * np.floor(months / 12.0)
+def _remainder(x: FloatArray, divisor: float) -> FloatArray:
+    """Return the remainder of whole numbers, from 0 on."""
+    return x - divisor * np.floor(x / divisor)
 
 
-def _value(step: Step, cells: Mapping[str, FloatArray], given: Given) -> Any:
+def _value(step: Operation, cells: Mapping[str, FloatArray], given: Given) -> Any:
     """Return the value of a step for all rows of a chunk: a Truth, an array (k,), or a number for a constant."""
     if step.name == "column":
         return cells[step.value]
@@ -259,7 +279,9 @@ def _value(step: Step, cells: Mapping[str, FloatArray], given: Given) -> Any:
         return step.value(*numbers)
     if step.name in given:
         return given[step.name](*numbers)
-    return OPERATIONS[step.name](*numbers)
+    pair = (numbers[0], numbers[-1])
+    computed = _computed(step.name, *pair)
+    return _compared(step.name, *pair) if computed is None else computed
 
 
 # ---- Parsing ---------------------------------------------------------------------------------------------------------
@@ -274,6 +296,7 @@ _COMPARISONS = {
     ast.NotEq: "!=",
 }
 _OF_NUMBERS = ("abs", "sqrt", "floor", "ceil", "round", "log", "exp")
+_NAMES = {"round": "rint"}  # of operations that NumPy calls otherwise
 _OF_DATES = ("year", "quarter", "month", "day", "weekday")
 GRAMMAR = (
     "write columns (of an array x0, x1, ...; col('my column')), numbers, True, False, texts, + - * /, ** 2 (3, 4), comparisons, in "
@@ -296,7 +319,7 @@ class _Parser:
     kinds: dict[str, Kind] = field(default_factory=dict)
     texts: dict[str, list[str]] = field(default_factory=dict)
     alike: list[tuple[str, str]] = field(default_factory=list)  # columns that are compared
-    derived: dict[str, Step] = field(default_factory=dict)
+    derived: dict[str, Operation] = field(default_factory=dict)
     what: str = ""  # the text that is being parsed, in words
 
     def refuse(self, problem: str) -> NoReturn:
@@ -324,7 +347,7 @@ class _Parser:
             )
         return tree
 
-    def program(self, what: str, text: str, *, condition: bool) -> Step:
+    def program(self, what: str, text: str, *, condition: bool) -> Operation:
         """Return the step of a text: a condition, or a new column."""
         self.what = what
         tree = self.tree(text)
@@ -344,7 +367,7 @@ class _Parser:
             )
         return step
 
-    def use(self, step: Step, kind: Kind, node: ast.AST) -> None:
+    def use(self, step: Operation, kind: Kind, node: ast.AST) -> None:
         """Note that a step is used as a value of this kind; raise InputError if it is of another."""
         if step.name == "column":
             held = self.kinds.setdefault(step.value, kind)
@@ -361,24 +384,24 @@ class _Parser:
                 "'2024-01-31', or read by year() and the like, holds dates, one compared with other texts texts, any other numbers"
             )
 
-    def require_number(self, step: Step, node: ast.AST) -> Step:
+    def require_number(self, step: Operation, node: ast.AST) -> Operation:
         self.use(step, "number", node)
         return step
 
-    def number(self, node: ast.expr) -> Step:
+    def number(self, node: ast.expr) -> Operation:
         """Return the step of a node that is used as a number."""
         return self.require_number(self.step(node), node)
 
-    def truth(self, node: ast.expr) -> Step:
+    def truth(self, node: ast.expr) -> Operation:
         """Return the step of a node that is used as a condition; a column of truth values is one."""
         step = self.step(node)
         if step.kind == "truth" and step.name != "number":
-            return Step("is true", (step,), kind="truth") if step.name == "if" else step
+            return Operation("is true", (step,), kind="truth") if step.name == "if" else step
         if step.name != "column":
             self.refuse(f"{_quoted(node)} is no condition: write a comparison, such as age >= 40")
-        return Step("is true", (self.require_number(step, node),), kind="truth")
+        return Operation("is true", (self.require_number(step, node),), kind="truth")
 
-    def step(self, node: ast.expr) -> Step:
+    def step(self, node: ast.expr) -> Operation:
         """Return the step of a node."""
         match node:
             case ast.Constant():
@@ -386,35 +409,35 @@ class _Parser:
             case ast.Name(id=name):
                 return self.column(name)
             case ast.BinOp(left=left, op=ast.Pow(), right=right) if _literal(right) in (2, 3, 4):
-                return Step(f"** {_literal(right):g}", (self.number(left),))
+                return Operation(f"** {_literal(right):g}", (self.number(left),))
             case ast.BinOp(left=left, op=op, right=right) if type(op) in _ARITHMETIC:
-                return Step(_ARITHMETIC[type(op)], (self.number(left), self.number(right)))
+                return Operation(_ARITHMETIC[type(op)], (self.number(left), self.number(right)))
             case ast.UnaryOp(op=ast.USub(), operand=operand):
-                return Step("negative", (self.number(operand),))
+                return Operation("negative", (self.number(operand),))
             case ast.UnaryOp(op=ast.UAdd(), operand=operand):
                 return self.number(operand)
             case ast.UnaryOp(op=ast.Not(), operand=operand):
-                return Step("not", (self.truth(operand),), kind="truth")
+                return Operation("not", (self.truth(operand),), kind="truth")
             case ast.BoolOp(op=op, values=values):
                 name = "and" if isinstance(op, ast.And) else "or"
-                return Step(name, tuple(map(self.truth, values)), kind="truth")
+                return Operation(name, tuple(map(self.truth, values)), kind="truth")
             case ast.Compare():
                 return self.comparisons(node)
             case ast.IfExp(test=test, body=body, orelse=orelse):
                 branches = (self.number(body), self.number(orelse))
                 kind: Kind = "truth" if all(each.kind == "truth" for each in branches) else "number"
-                return Step("if", (self.truth(test), *branches), kind=kind)
+                return Operation("if", (self.truth(test), *branches), kind=kind)
             case ast.Call():
                 return self.call(node)
         self.refuse_node(node, _INSTEAD.get(type(getattr(node, "op", None)), ""))  # type: ignore[arg-type]
 
-    def constant(self, node: ast.Constant) -> Step:
+    def constant(self, node: ast.Constant) -> Operation:
         value = node.value
         if isinstance(value, bool):
-            return Step("number", value=float(value), kind="truth")
+            return Operation("number", value=float(value), kind="truth")
         if isinstance(value, str):
             if _DATE.fullmatch(value):
-                return Step("number", value=self.day(value), kind="date")
+                return Operation("number", value=self.day(value), kind="date")
             self.refuse_node(node, "a text is compared with a column by ==, != or in [...]")
         if not isinstance(value, int | float):
             self.refuse_node(
@@ -422,7 +445,7 @@ class _Parser:
             )
         if not abs(value) <= sys.float_info.max:
             self.refuse_node(node, "a number is finite, at most 1.79e308 in size")
-        return Step("number", value=float(value))
+        return Operation("number", value=float(value))
 
     def day(self, text: str) -> float:
         """Return the number of days from 1970-01-01 to a date."""
@@ -431,36 +454,37 @@ class _Parser:
         except ValueError:
             self.refuse(f"{text!r} is no day of the calendar: write one as '2024-01-31'")
 
-    def column(self, name: str) -> Step:
+    def column(self, name: str) -> Operation:
         """Return the step of a column, or of a new column by its name."""
         step = self.derived.get(name)
         if step is None:
-            return Step("column", value=name)
+            return Operation("column", value=name)
         if step.name == "bin":
             self.refuse(f"column {name!r} holds bins: compare the number that they are of")
         return step
 
-    def comparisons(self, node: ast.Compare) -> Step:
+    def comparisons(self, node: ast.Compare) -> Operation:
         """Return the step of one comparison, or of a chain of them, all of which must be true."""
         sides = [node.left, *node.comparators]
-        found = [
-            self.comparison(node, op, *pair)
-            for op, pair in zip(node.ops, pairwise(sides), strict=True)
-        ]
-        return found[0] if len(found) == 1 else Step("and", tuple(found), kind="truth")
+        pairs = zip(node.ops, pairwise(sides), strict=True)
+        return _joined("and", [self.comparison(node, op, *pair) for op, pair in pairs])
 
-    def comparison(self, node: ast.Compare, op: ast.cmpop, left: ast.expr, right: ast.expr) -> Step:
+    def comparison(
+        self, node: ast.Compare, op: ast.cmpop, left: ast.expr, right: ast.expr
+    ) -> Operation:
         if isinstance(op, ast.In | ast.NotIn):
             if not isinstance(right, ast.List | ast.Tuple) or not right.elts:
                 self.refuse_node(node, "write in [...] with the numbers or texts that are listed")
             equal = [self.compared("==", node, left, each) for each in right.elts]
-            found = equal[0] if len(equal) == 1 else Step("or", tuple(equal), kind="truth")
-            return Step("not", (found,), kind="truth") if isinstance(op, ast.NotIn) else found
+            is_listed = _joined("or", equal)
+            if isinstance(op, ast.In):
+                return is_listed
+            return Operation("not", (is_listed,), kind="truth")
         if type(op) not in _COMPARISONS:
             self.refuse_node(node, "write == or != in place of is")
         return self.compared(_COMPARISONS[type(op)], node, left, right)
 
-    def compared(self, name: str, node: ast.AST, left: ast.expr, right: ast.expr) -> Step:
+    def compared(self, name: str, node: ast.AST, left: ast.expr, right: ast.expr) -> Operation:
         """Return the comparison of two numbers, two dates, or a column and a text."""
         if _is_text(left):
             left, right = right, left
@@ -472,7 +496,7 @@ class _Parser:
                 self.refuse_text(node)
             self.use(column, "text", node)
             place = self.place(column.value, right.value)
-            return Step(name, (column, Step("number", value=place)), kind="truth")
+            return Operation(name, (column, Operation("number", value=place)), kind="truth")
         one = self.step(left)
         other = self.step(right)
         if one.name == other.name == "column":
@@ -480,9 +504,9 @@ class _Parser:
         else:
             self.use(other, self.used_kind(one, other), right)
             self.use(one, self.used_kind(other, one), left)
-        return Step(name, (one, other), kind="truth")
+        return Operation(name, (one, other), kind="truth")
 
-    def used_kind(self, one: Step, other: Step) -> Kind:
+    def used_kind(self, one: Operation, other: Operation) -> Kind:
         """Return the kind of values with which a step may be compared."""
         known = other if one.name == "column" else one
         return "date" if known.kind == "date" else "number"
@@ -503,7 +527,7 @@ class _Parser:
             listed.append(text)
         return float(listed.index(text))
 
-    def call(self, node: ast.Call) -> Step:
+    def call(self, node: ast.Call) -> Operation:
         name = _called(node)
         given = node.args
         if node.keywords or any(isinstance(each, ast.Starred) for each in given):
@@ -517,26 +541,26 @@ class _Parser:
         if name == "bin":
             self.refuse_node(node, "bin(x, 18, 40, 65) is the whole text of a new column")
         if name in ("min", "max") and len(given) >= 2:
-            found = self.number(given[0])
+            best = self.number(given[0])
             for each in given[1:]:
-                found = Step(name, (found, self.number(each)))
-            return found
+                best = Operation(name, (best, self.number(each)))
+            return best
         if len(given) != 1 or name not in (*_OF_NUMBERS, *_OF_DATES, "missing"):
             self.refuse_node(node)
         if name == "missing":
-            return Step(name, (self.step(given[0]),), kind="truth")
+            return Operation(name, (self.step(given[0]),), kind="truth")
         if name in _OF_NUMBERS:
-            return Step(name, (self.number(given[0]),))
+            return Operation(_NAMES.get(name, name), (self.number(given[0]),))
         return self.part_of_date(node, name)
 
-    def part_of_date(self, node: ast.Call, name: str) -> Step:
+    def part_of_date(self, node: ast.Call, name: str) -> Operation:
         date = self.step(node.args[0])
         self.use(date, "date", node)
         if name in ("year", "quarter", "month"):
-            return Step(name, (Step("months", (date,)),))
-        return Step(name, (date,))
+            return Operation(name, (Operation("months", (date,)),))
+        return Operation(name, (date,))
 
-    def bins(self, node: ast.expr) -> Step:
+    def bins(self, node: ast.expr) -> Operation:
         """Return the step of `bin(x, e0, e1, ...)`."""
         assert isinstance(node, ast.Call)
         advice = "write bin(x, 18, 40, 65) with a number and edges that ascend, two at least"
@@ -546,9 +570,9 @@ class _Parser:
         finite = all(math.isfinite(edge) for edge in edges)
         if not finite or not all(low < high for low, high in pairwise(edges)):
             self.refuse_node(node, advice)
-        return Step("bin", (self.number(node.args[0]),), value=Bins(tuple(edges)), kind="text")
+        return Operation("bin", (self.number(node.args[0]),), value=Bins(tuple(edges)), kind="text")
 
-    def used_columns(self, steps: Sequence[Step]) -> tuple[UsedColumn, ...]:
+    def used_columns(self, steps: Sequence[Operation]) -> tuple[UsedColumn, ...]:
         """Return the columns that all steps read, and what they hold; raise InputError if one holds two kinds."""
         for _ in self.alike:
             for one, other in self.alike:
@@ -562,10 +586,19 @@ class _Parser:
                     f"columns {one!r} and {other!r} of texts cannot be compared with each other"
                 )
         names = set[str]().union(*map(_columns_of, steps))
-        return tuple(
-            UsedColumn(name, self.kinds.get(name, "number"), tuple(self.texts.get(name, ())))
-            for name in sorted(names)
-        )
+        return tuple(map(self.used, sorted(names)))
+
+    def used(self, name: str) -> UsedColumn:
+        """Return a column that texts read, and what it holds."""
+        texts = tuple(self.texts.get(name, ()))
+        return UsedColumn(name, self.kinds.get(name, "number"), texts)
+
+
+def _joined(name: str, conditions: Sequence[Operation]) -> Operation:
+    """Return the conditions as one."""
+    if len(conditions) == 1:
+        return conditions[0]
+    return Operation(name, tuple(conditions), kind="truth")
 
 
 def _is_text(node: ast.AST) -> bool:
@@ -602,7 +635,7 @@ def _depth(node: ast.AST) -> int:
 
 def _quoted(node: ast.AST) -> str:
     text = ast.unparse(node)
-    return repr(text if len(text) <= _QUOTED else f"{text[: _QUOTED - 3]}...")
+    return repr(f"{text:.77}{'...' * (len(text) > 77)}")
 
 
 def row_program(where: Sequence[str], with_columns: Mapping[str, str]) -> RowProgram:
@@ -632,10 +665,7 @@ def row_program(where: Sequence[str], with_columns: Mapping[str, str]) -> RowPro
         what = f"with_columns, {name}={text!r:.200}"
         parser.derived[name] = parser.program(what, text, condition=False)
     conditions = [parser.program(f"where={text!r:.200}", text, condition=True) for text in where]
-    condition = None
-    if conditions:
-        together = Step("and", tuple(conditions), kind="truth")
-        condition = conditions[0] if len(conditions) == 1 else together
+    condition = _joined("and", conditions) if conditions else None
     steps = [*parser.derived.values(), *conditions]
     return RowProgram(
         where=tuple(where),

@@ -41,6 +41,8 @@ GIVEN = {
     "months": Calendar("month").of_days,
     "day": day_of_month,
 }
+Texts = Mapping[str, str]
+NO_COLUMNS: Texts = {}
 HOW_READ = (
     "in where= and with_columns= a column that is compared with '2024-01-31', or read by year() and the like, is one of dates, one "
     "compared with other texts one of texts, any other one of numbers"
@@ -80,9 +82,8 @@ class Derivation:
 
     def __call__(self, chunk: Chunk | Columns) -> Chunk:
         """Return the derived rows; each depends on its row and on public constants alone."""
-        out: Chunk = np.empty(
-            (chunk.shape[0], len(self.columns)), dtype=self.dtype(column_of(chunk, 0).dtype)
-        )
+        dtype = self.dtype(column_of(chunk, 0).dtype)
+        out: Chunk = np.empty((chunk.shape[0], len(self.columns)), dtype=dtype)
         self.fill(chunk, list(out.T))
         return out
 
@@ -209,10 +210,10 @@ class DerivedRows(DerivedTable):
         source: Any,
         *,
         where: Sequence[str] = (),
-        with_columns: Mapping[str, str] | None = None,
+        with_columns: Texts = NO_COLUMNS,
         person: str | None = None,
     ) -> None:
-        self.program = row_program(where, with_columns or {})
+        self.program = row_program(where, with_columns)
         if person in self.program.names:
             raise InputError(
                 f"with_columns: column {person!r} says whose row it is: give the new column another name"

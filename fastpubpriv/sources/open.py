@@ -307,8 +307,9 @@ def names_of_table(x_pub: Any) -> list[str] | None:
         names = public_names(given) if csv else names_of_source(given)
         if names is None:
             return None
-        kept = [str(name) for name in names if str(name) not in left_out_of(x_pub)]
-        return [*kept, *added_to(x_pub)]
+        left_out = left_out_of(x_pub)
+        others = [str(name) for name in names if str(name) not in left_out]
+        return [*others, *added_to(x_pub)]
 
 
 def labels_of_table(x_pub: Any) -> list[Any] | None:
@@ -560,7 +561,8 @@ def open_public(obj: object, columns: Any, dim: int | None = None) -> Rows:
         public_csv_rows(source, columns_of_source(obj, chosen.columns))
         return present_rows(chosen)
     if source is not obj:
-        tables.refuse_objects(source, columns_of_source(obj, columns))
+        if order_of(obj) is None:
+            tables.refuse_objects(source, columns_of_source(obj, columns))
         return present_rows(private_rows(obj, columns=columns))
     tables.refuse_objects(obj, columns)
     if dim == 1 and tables.is_series(obj) and len(cast(Sequence[Any], obj)) == 1:
@@ -586,9 +588,9 @@ def columns_of_source(data: Any, columns: Any) -> Any:
     names = tables.names_of_columns(columns)
     if names is None or not added:
         return columns
-    kept = [name for name in names if name not in added]
+    others = [name for name in names if name not in added]
     texts = columns.texts if isinstance(columns, tables.TextColumns) else {}
-    return tables.TextColumns(kept, texts)
+    return tables.TextColumns(others, texts)
 
 
 def present_rows(rows: Rows) -> Rows:
@@ -596,14 +598,12 @@ def present_rows(rows: Rows) -> Rows:
     presence = rows.presence
     if presence is None:
         return rows
-    parts = [
-        chunk[~np.isnan(there[:, 0])]
-        for chunk, there in zip(rows.chunks(), presence.chunks(), strict=True)
-    ]
-    there = np.concatenate(parts)
-    if not len(there):
-        raise InputError(f"no public row is inside {rows.about}: pass public rows that are")
-    return ArrayRows(np.asarray(there, dtype=np.float64), rows.kind, rows.columns)
+    every = np.concatenate(list(rows.chunks()))
+    is_present = np.concatenate([~np.isnan(chunk[:, 0]) for chunk in presence.chunks()])
+    if not is_present.any():
+        about = rows.about
+        raise InputError(f"no public row is inside {about}: pass public rows that are")
+    return ArrayRows(every[is_present].astype(np.float64), rows.kind, rows.columns)
 
 
 def _plain_copy(obj: object, dim: int | None, min_rows: int) -> FloatArray | None:

@@ -403,14 +403,14 @@ def condition_of(data: Any) -> str:
 
 def levels_of(data: Any, name: str) -> tuple[str, ...] | None:
     """Return all texts of a column that are public by how it is derived; None for any other column."""
-    found = (each.levels_of(name) for each in derivations(data))
-    return next((levels for levels in found if levels is not None), None)
+    of_steps = (each.levels_of(name) for each in derivations(data))
+    return next((levels for levels in of_steps if levels is not None), None)
 
 
 def inside(data: Any) -> NDArray[np.bool_] | None:
     """Return which rows of the source of `data` fulfill its condition, (n,), private; None without any."""
-    found = (each.presence() for each in derivations(data))
-    presence = next((rows for rows in found if rows is not None), None)
+    of_steps = (each.presence() for each in derivations(data))
+    presence = next((rows for rows in of_steps if rows is not None), None)
     if presence is None:
         return None
     return np.concatenate([~np.isnan(chunk[:, 0]) for chunk in presence.chunks()])

@@ -431,6 +431,9 @@ def _fit(
     # With tails="any" the curvature of the rows in use is released; here it is that of public rows times the number of rows.
     if plan.reads and not descent and stated.tails == "light":
         session.refuse_padding(rows, f"{name} with tails='light'", f"{name} with tails='any'")
+    # Its steps are those of a mean over all rows: with absent ones among them they do not arrive.
+    if plan.reads and chosen.name == "dp_sgd":
+        session.refuse_padding(rows, "method='dp_sgd'", f"{name} with method='pda_mirror_descent'")
     if plan.reads and (descent or not auto) and not plan.beats(1.0 if descent else session.WORTH):
         _warn_of_no_gain(name, chosen.name, problem)
     with run.paid() if plan.reads else contextlib.nullcontext():
