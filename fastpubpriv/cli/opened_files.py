@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +14,7 @@ from fastpubpriv.cli.options import name_of
 from fastpubpriv.cli.streams import refuse
 from fastpubpriv.errors import InputError
 from fastpubpriv.sources import Rows, private_rows
+from fastpubpriv.sources.derived import DerivedRows
 from fastpubpriv.sources.open import (
     NAMED_FILES,
     form_of_path,
@@ -209,9 +209,8 @@ def derived(settings: dict[str, Any], path: Path | None, person: str | None = No
         return path
     both = "--where and --with do not go together with --join-quoted-lines: save the private rows as .parquet"
     refuse(settings.get("join_quoted_lines", False), both)
-    rows: Any = import_module("fastpubpriv.sources.derived")
     where = () if conditions is None else (conditions,)
-    return rows.DerivedRows(path, where=where, with_columns=columns, person=person)
+    return DerivedRows(path, where=where, with_columns=columns, person=person)
 
 
 def numbers_of(settings: dict[str, Any]) -> list[str]:

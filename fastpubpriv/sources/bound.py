@@ -5,13 +5,13 @@ from __future__ import annotations
 import threading
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
-from importlib import import_module
 from typing import Any
 
 from fastpubpriv._types import Keep, RowsPerPerson
 from fastpubpriv.errors import InputError
 from fastpubpriv.privacy import Ledger
 from fastpubpriv.sources.arrow_streams import in_memory, public_in_memory
+from fastpubpriv.sources.derived import DerivedRows
 from fastpubpriv.sources.open import kind_of, names_of_source, names_of_table, private_rows
 from fastpubpriv.sources.person_table import (
     PersonTable,
@@ -117,9 +117,8 @@ class BoundTable(LedgerTable):
 
     def _derived(self, source: Any, person: Any) -> Any:
         """Return the rows of a source inside the conditions, with the columns that texts define."""
-        derived: Any = import_module("fastpubpriv.sources.derived")
         name = person if isinstance(person, str) else None
-        return derived.DerivedRows(
+        return DerivedRows(
             source, where=self.where_texts, with_columns=self.with_texts, person=name
         )
 

@@ -123,7 +123,6 @@ def test_a_ledger_is_printed_with_what_is_left(tmp_path):
 
 
 def test_conditions_and_columns_are_options_and_keys(tmp_path):
-    pytest.importorskip("fastpubpriv.sources.derived")
     path = files(tmp_path, where="age >= 50", **{WITH: {"double": "cost * 2"}})
     words = ("mean", "--columns", "double,age", "--rho", "1/4", "--data", path)
     result = answer(tmp_path, *words)

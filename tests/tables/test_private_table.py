@@ -462,12 +462,7 @@ def test_a_part_in_memory_is_named_where_a_table_cannot_be_pickled(part, tmp_pat
 # ---- Where and with_columns ------------------------------------------------------------------------------------------
 
 
-@pytest.fixture
-def derivations():
-    return pytest.importorskip("fastpubpriv.sources.derived")
-
-
-def test_conditions_share_the_ledger_and_the_number_of_rows(derivations):
+def test_conditions_share_the_ledger_and_the_number_of_rows():
     table = persons_table(total=ZCDP(8))
     inside = table.where("age >= 60")
     result = inside.quantiles(**COST, budget=ZCDP(4))
@@ -481,7 +476,7 @@ def test_conditions_share_the_ledger_and_the_number_of_rows(derivations):
     assert low[0, 1] <= truth <= high[0, 1]
 
 
-def test_columns_of_persons_cannot_be_redefined(derivations):
+def test_columns_of_persons_cannot_be_redefined():
     table = persons_table()
     raises(InputError, "patient", table.with_columns, patient="age")
     double = table.with_columns(cost="age")
@@ -492,7 +487,7 @@ def test_columns_of_persons_cannot_be_redefined(derivations):
     assert more.estimate_mean(columns=["old"], budget=ZCDP(0.1)).n_priv == PATIENTS
 
 
-def test_a_kept_choice_is_of_all_rows(derivations):
+def test_a_kept_choice_is_of_all_rows():
     table = table_of(person="patient", rows_per_person="auto", total=ZCDP(8))
     inside = table.where("age >= 60")
     inside.quantiles(**COST, budget=ZCDP(2))

@@ -10,8 +10,6 @@ from cli.command_cases import invoke
 from fastpubpriv import ZCDP, PrivateTable, Rows
 from fastpubpriv.sklearn import SemiPrivateLinearRegression
 
-pytest.importorskip("fastpubpriv.sources.derived")
-
 PATIENTS = 6000
 VISITS = 20_000
 WARDS = ("north", "south")
