@@ -214,6 +214,7 @@ PLANTED: dict[str, dict[str, str]] = {
         "bounds that always replace counts": "test_bounded_means.py::test_bounds_that_always_replace_counts_are_caught",
         "a false-alarm rate without a floor": "test_far_minorities.py"
         "::test_planted_rate_without_a_floor_loses_a_tenth_of_rows",
+        "a condition that is ignored": "test_conditions.py::test_the_sweep_sees_a_condition_that_is_ignored",
         "an argument without a case": "test_truth.py::test_a_new_argument_without_a_case_is_seen",
         "an argument that is accepted and ignored": "test_engine.py"
         "::test_an_argument_that_is_accepted_and_ignored_is_found",

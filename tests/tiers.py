@@ -94,6 +94,7 @@ EXTENDED = (
     "tests/estimators/test_estimate_mean.py::test_monte_carlo_error_agrees_with_the_closed_form",
     "tests/gaussians/test_gaussian.py::test_errors_are_the_predicted_ones",
     "tests/local/test_training.py::test_it_learns_within_its_bound",
+    "tests/truth/test_conditions.py::test_no_pair_of_arguments_beside_a_condition_prints_what_is_not_true",
 )
 # Number of rows of parameters that run by default, evenly spaced; or the indices of those that run.
 THINNED: dict[str, int | tuple[int, ...]] = {

@@ -631,7 +631,7 @@ def table_of_persons(
     own = person if isinstance(person, str) else None
 
     def places_of_rows() -> PlacesOfRows:
-        usable = inside(x_priv)
+        usable = usable_rows(x_priv, ids)
         if rule == "row":
             return _chosen(ids, source_of(x_priv), own, k, usable)
         return people_of(ids, usable)
@@ -645,9 +645,21 @@ def name_of_persons(person: Any) -> str | None:
     return name if isinstance(name, str) else None
 
 
+def usable_rows(x_priv: Any, ids: Any) -> BoolArray | None:
+    """Return which rows are inside the condition of a table, (n,), private; None without any.
+
+    Raise InputError if there are more or fewer identifiers than rows.
+    """
+    usable = inside(x_priv)
+    if usable is not None and len(usable) != ids.n:
+        raise InputError(NOT_AS_MANY)
+    return usable
+
+
 def rows_of_each(x_priv: Any, person: Any) -> FloatArray:
     """Return the number of rows of each person, (persons,): private."""
-    people = call_guarded(lambda: people_of(_ids(x_priv, person), inside(x_priv)), _UNREAD)
+    ids = _ids(x_priv, person)
+    people = call_guarded(lambda: people_of(ids, usable_rows(x_priv, ids)), _UNREAD)
     of_row = people.made[people.made >= 0]
     return np.bincount(of_row, minlength=people.persons).astype(np.float64)
 
@@ -663,9 +675,8 @@ def people_of_table(x_priv: Any, person: Any) -> tuple[IntArray, Marks]:
 
     InputError if no row has an identifier.
     """
-    of_row, marks = call_guarded(
-        lambda: marked_people(_ids(x_priv, person), inside(x_priv)), _UNREAD
-    )
+    ids = _ids(x_priv, person)
+    of_row, marks = call_guarded(lambda: marked_people(ids, usable_rows(x_priv, ids)), _UNREAD)
     if not len(marks):
         raise InputError(NO_PERSONS)
     return of_row, marks
