@@ -8,8 +8,6 @@ import pkgutil
 import re
 import runpy
 import shlex
-import subprocess
-import sys
 from collections.abc import Callable
 from importlib import import_module
 from pathlib import Path
@@ -20,17 +18,15 @@ import click
 import numpy as np
 import pytest
 from click.testing import CliRunner
-from helpers.errors import raises
 
 import fastpubpriv
 from benchmarks import readme
 from fastpubpriv import ZCDP, estimate_mean
-from fastpubpriv import shared_docs as parameters
 from fastpubpriv.cli.app import main
+from fastpubpriv.defaults import FAILURE_PROB
 from fastpubpriv.distributions import tuning
 from fastpubpriv.estimators.mean_methods import METHODS
 from fastpubpriv.planning import TASKS
-from fastpubpriv.shared_docs import FAILURE_PROB, shared_docs
 from fastpubpriv.sources import open as formats
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -202,7 +198,7 @@ def test_what_people_read_first_stays_short(document, most):
     assert (ROOT / document).read_text(encoding="utf-8").count("\n") <= most
 
 
-# ---- Docstrings describe each parameter once; shared texts are filled in; one default of `failure_prob`.
+# ---- Docstrings describe each parameter once; one default of `failure_prob`.
 PARTS = ["auditing", "local", "mixtures", "planning", "privacy", "sources", "training"]
 HOMES = [
     "fastpubpriv",
@@ -277,53 +273,6 @@ def test_the_check_of_descriptions_catches():
         ["a", "b", "c", "c"],
         ["c"],
     )
-
-
-def test_texts_are_filled_in_and_keep_what_is_below_them():
-    @shared_docs
-    def sample(*, mode: str, ledger: object = None) -> int:
-        """Sample.
-
-        Parameters
-        ----------
-        {ledger, mode}
-            Of this function.
-
-        Returns
-        -------
-        int
-            A {literal} stays, and so does {one} in a line.
-        """
-        return 3
-
-    assert sample(mode="practical") == 3
-    assert list(inspect.signature(sample).parameters) == ["mode", "ledger"]
-    text = inspect.getdoc(sample)
-    assert described(text) == (["ledger", "mode"], [])
-    assert "Same privacy.\n    Of this function.\n\nReturns" in text
-    assert "A {literal} stays, and so does {one} in a line." in text
-    sample.__doc__ = "Wrong.\n\n{nonsense}\n"
-    raises(KeyError, "nonsense", shared_docs, sample)
-
-
-def test_shared_texts_are_parameters_with_a_description():
-    sections = {"of_an_audit"}
-    for text in (text for name, text in parameters._TEXTS.items() if name not in sections):
-        first, *rest = text.split("\n")
-        assert re.fullmatch(r"[\w, ]+( : .+)?", first)
-        assert rest
-        assert all(
-            (line.startswith("    ") and line.endswith((".", ","))) or len(line) > 90
-            for line in rest
-        )
-
-
-def test_without_docstrings_nothing_is_filled_in():
-    program = "import fastpubpriv as f; assert f.estimate_mean.__doc__ is None; print(f.estimate_mean.__name__)"
-    done = subprocess.run(
-        [sys.executable, "-OO", "-c", program], capture_output=True, text=True, check=True
-    )
-    assert done.stdout == "estimate_mean\n"
 
 
 def test_failure_prob_has_one_default():

@@ -24,7 +24,6 @@ EXTENDED = (
     "tests/test_views.py",
     "tests/mechanisms/test_stable_memory.py",
     "tests/estimators/test_blocks_of_columns.py::test_peak_memory_of_many_columns",
-    "tests/test_docs.py::test_without_docstrings_nothing_is_filled_in",
     "tests/cli/test_deliver.py::test_pipes_and_full_devices_of_a_shell",
     "tests/cli/test_deliver.py::test_a_closed_standard_output",
     "tests/cli/test_local_commands.py::test_two_ends_of_a_pipe",

@@ -11,13 +11,12 @@ from typing import Any
 import numpy as np
 
 from fastpubpriv import validation
+from fastpubpriv.defaults import FAILURE_PROB
 from fastpubpriv.errors import InputError
 from fastpubpriv.estimators.radii import failure_probability
 from fastpubpriv.planning.mixture_forecasts import public_rows_for
-from fastpubpriv.shared_docs import FAILURE_PROB, shared_docs
 
 
-@shared_docs
 def mixture_needs(
     *,
     n_priv: int,
@@ -38,7 +37,8 @@ def mixture_needs(
         Least mixing weight.
     accuracy : float in (0, 1)
         Target total-variation distance, alpha.
-    {failure_prob}
+    failure_prob : float in (0, 1), default 0.05
+        Probability with which a bound of this call may fail. A failure costs accuracy, never privacy.
         beta in the paper.
 
     Returns
@@ -91,7 +91,6 @@ def mixture_needs(
     }
 
 
-@shared_docs
 def condition_two(
     covariances: Any, *, n_total: int, failure_prob: float = FAILURE_PROB
 ) -> list[bool]:
@@ -103,7 +102,8 @@ def condition_two(
         Symmetric, positive semi-definite.
     n_total : int
         Rows, private and public.
-    {failure_prob}
+    failure_prob : float in (0, 1), default 0.05
+        Probability with which a bound of this call may fail. A failure costs accuracy, never privacy.
         beta in the logarithms of the condition.
 
     Returns

@@ -11,6 +11,7 @@ import numpy as np
 
 from fastpubpriv import validation
 from fastpubpriv._types import BoolArray, FloatArray
+from fastpubpriv.defaults import FAILURE_PROB
 from fastpubpriv.errors import InputError
 from fastpubpriv.estimators.weighted_mean import weighted_mean
 from fastpubpriv.local.families import SubsetSelection, names_near_word
@@ -22,7 +23,6 @@ from fastpubpriv.results.fields import value_class
 from fastpubpriv.results.json_fields import read_price
 from fastpubpriv.results.public_draws import beta_quantile, draw_uniforms
 from fastpubpriv.results.result_tables import Facts, Table
-from fastpubpriv.shared_docs import FAILURE_PROB, shared_docs
 
 # From counts to a lower bound on epsilon: Clopper-Pearson intervals, and the test of two data sets.
 
@@ -218,7 +218,6 @@ def report_of(
 # Black-box audits: run a mechanism on two neighbors, count one event, and bound epsilon from below.
 
 
-@shared_docs
 def audit(
     statistic: Callable[[Any, int], Any],
     data: Any,
@@ -244,7 +243,8 @@ def audit(
         Counted runs on each data set.
     threshold : float, optional
         Fixed beforehand. None: chosen by separate runs, a quarter as many on each data set, which are not counted.
-    {confidence}
+    confidence : float
+        Of the report.
     name : str
         Name in the report.
 
@@ -432,7 +432,6 @@ def tracing_attack(
     return TracingResult(score=score, threshold=threshold, member=score > threshold)
 
 
-@shared_docs
 def audit_by_tracing(
     mechanism: Callable[[FloatArray], Any],
     *,
@@ -464,9 +463,21 @@ def audit_by_tracing(
         non-member are scored in each.
     failure_prob : float
         False-positive probability of the attack.
-    {confidence}
+    confidence : float
+        Of the report.
 
-    {of_an_audit}
+    Returns
+    -------
+    AuditReport
+
+    Raises
+    ------
+    InputError
+        Arguments out of range.
+
+    Privacy
+    -------
+    The rows are made up.
 
     See Also
     --------
@@ -515,7 +526,6 @@ Attack = Literal["canary", "tracing"]
 _FALSE_ALARMS = 0.1
 
 
-@shared_docs
 def audit_randomizer(
     randomizer: Randomizer,
     *,
@@ -531,16 +541,31 @@ def audit_randomizer(
 
     Parameters
     ----------
-    {randomizer, claim}
+    randomizer : PrivUnit, PrivUnitG, Duchi or SubsetSelection
+        To be audited.
+    claim : PureDP or ApproxDP, optional
+        By default the cost that it states.
     attack : "canary" or "tracing"
         The event above, or the tracing attack on the mean of a few reports of rows with entries +1 and -1.
     n_reports : int
         For tracing: reports per mean; an attacker who sees single reports, as a server does, is the strongest.
     runs : int
         Number of reports per row, or of means.
-    {confidence}
+    confidence : float
+        Of the report.
 
-    {of_an_audit}
+    Returns
+    -------
+    AuditReport
+
+    Raises
+    ------
+    InputError
+        Arguments out of range.
+
+    Privacy
+    -------
+    The rows are made up.
 
     See Also
     --------
@@ -592,7 +617,6 @@ def audit_randomizer(
     )
 
 
-@shared_docs
 def audit_weighted_mean(
     budget: Budget,
     *,
@@ -619,9 +643,21 @@ def audit_weighted_mean(
         For tracing: number of columns.
     runs : int
         Runs on each data set; one takes about a millisecond, or two for tracing.
-    {confidence}
+    confidence : float
+        Of the report.
 
-    {of_an_audit}
+    Returns
+    -------
+    AuditReport
+
+    Raises
+    ------
+    InputError
+        Arguments out of range.
+
+    Privacy
+    -------
+    The rows are made up.
 
     See Also
     --------

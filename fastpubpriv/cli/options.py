@@ -24,7 +24,7 @@ import click
 from click.core import ParameterSource
 
 import fastpubpriv as fpp
-from fastpubpriv import shared_docs as shared
+from fastpubpriv import defaults as shared
 from fastpubpriv.cli.streams import refuse
 from fastpubpriv.errors import InputError
 from fastpubpriv.tables.data_file import NUMBER, WITH, exact, parts_of_total, read_data_file
@@ -343,12 +343,10 @@ def parameters_of(function: str) -> dict[str, Parameter]:
     constants = {
         ast.unparse(each.targets[0]): each.value for each in body if isinstance(each, ast.Assign)
     }
-    described = documented(
-        inspect.cleandoc(shared.with_shared_texts(ast.get_docstring(node, clean=False) or ""))
-    )
+    described = documented(ast.get_docstring(node) or "")
 
     def value(default: ast.expr | None) -> Any:
-        """Return the value of a literal, of a constant of the module, or of one of `fastpubpriv.shared_docs`."""
+        """Return the value of a literal, of a constant of the module, or of one of `fastpubpriv.defaults`."""
         node = constants.get(default.id, default) if isinstance(default, ast.Name) else default
         if node is None:
             return ...

@@ -13,6 +13,7 @@ from scipy import special
 
 from fastpubpriv import session, validation
 from fastpubpriv._types import FloatArray, Keep, Mode, RowsPerPerson, Steps
+from fastpubpriv.defaults import FAILURE_PROB
 from fastpubpriv.distributions.norms import DRAWS, NormCount, Norms
 from fastpubpriv.errors import InputError, warn
 from fastpubpriv.estimators import radii
@@ -26,7 +27,6 @@ from fastpubpriv.privacy import Budget, Ledger
 from fastpubpriv.privacy.spending import spending_of
 from fastpubpriv.results.estimates import MeanResult
 from fastpubpriv.results.reasons import Reason
-from fastpubpriv.shared_docs import FAILURE_PROB, shared_docs
 
 # Maps (n_priv, budget) to the predicted error of a method and its details.
 
@@ -198,7 +198,6 @@ def starting_ball(
     return middle, radii.size("radius from bounds", float(np.linalg.norm(farthest))), whitening, box
 
 
-@shared_docs
 @user_level
 def coinpress_mean(
     x_priv: Any,
@@ -225,10 +224,12 @@ def coinpress_mean(
 
     Parameters
     ----------
-    {x_priv}
+    x_priv : (n_priv, dim) array-like, path, frame, table or Rows
+        Private rows.
         A row with a missing or infinite entry is left out: each step releases the number of complete rows with the sum, at no
         cost, and divides by it. If surely fewer than .98 are complete, the result has the reason "gaps".
-    {budget}
+    budget : ZCDP, ApproxDP or PureDP
+        Spent whole, and debited before `x_priv` is read.
     center : (dim,) array-like, or a number for all columns
         Center of the ball, in data units. Must not come from the private rows.
     radius : float > 0 or "auto"
@@ -245,16 +246,41 @@ def coinpress_mean(
         Covariance of a row, a public matrix. By default the identity.
     variance : float or (dim,), optional
         In place of `covariance`, for columns assumed independent: one public variance, or one for each column.
-    {columns, person, keep, rows_per_person}
+    columns : str, int or list of these, optional
+        Numeric columns by name or, of an array, by number; by default all, in their order.
+    person : str or (n_priv,) array-like, optional
+        Column that says whose row it is, or the identifiers themselves: the call then protects all rows of a person together
+        (user-level privacy); say by `keep` or `rows_per_person` what stands for a person. Rows without an identifier are left
+        out. A text that is a number in its usual form (7, -3, 7.0) is that number, whatever the form of the table; "07" and "7"
+        are two persons. Whole numbers beyond 2^53 are rounded in columns of numbers: keep them as text. By default each row is
+        protected by itself.
+    keep : "row", "mean" or "sum", optional
+        With `person`: "mean", for each column the mean of the numbers in the person's rows, so that each person counts once; or
+        "sum", their sum (0 for a person without any), whose total is that of all rows. Public rows that have the column of
+        persons are treated alike, others are of persons already. "row", which `rows_per_person` implies: rows.
+    rows_per_person : int or "auto", optional
+        With `person`: at most how many rows of each person are used, chosen as if at random. For k rows the budget is spent at
+        row level with rho / k^2 or epsilon / k; "auto" chooses k with a sixteenth of it, and a given k spends 1/64 on how many
+        persons have more rows: reason "rows_left_out" if surely more than 2 % do. Rows that a person does not have are in no
+        count; a method that cannot tell them from rows at a center refuses k > 1 before the debit.
 
     steps : int or "auto"
         Number of refinements. The last spends 3/4 of the budget. "auto" minimizes the predicted error.
-    {mode}
+    mode : "practical" or "theory"
+        Constants that do well in practice, or those of the proofs. Same privacy.
         Those of the proof have union bounds over rows and steps.
-    {failure_prob}
+    failure_prob : float in (0, 1), default 0.05
+        Probability with which a bound of this call may fail. A failure costs accuracy, never privacy.
         Used in mode="theory" only.
 
-    {ledger, random_state, threads, progress}
+    ledger : Ledger, optional
+        Debited before the first read, by what `budget` says is spent.
+    random_state : None or int
+        None: fresh operating-system keys. int: repeatable, warned about, `private=False`.
+    threads : int, optional
+        Number of threads; by default one for each core. Passes over few numbers wake none. Never changes the answer.
+    progress : bool, optional
+        Whether a progress bar is shown; by default on a terminal, for long work.
 
     Returns
     -------
@@ -262,7 +288,8 @@ def coinpress_mean(
 
     Raises
     ------
-    {raises}
+    InputError, BudgetError, LedgerError
+        For public data and arguments, the form of the private data, and the budget. Never for the content of `x_priv`.
 
     Privacy
     -------

@@ -47,7 +47,6 @@ from fastpubpriv.results.by_key import LEAST_STDS, MISSING, OTHER
 from fastpubpriv.results.person_counts import PersonCounts
 from fastpubpriv.results.reasons import Reason, first_of
 from fastpubpriv.session import Session
-from fastpubpriv.shared_docs import shared_docs
 from fastpubpriv.sources.arrow_streams import held_in_memory
 from fastpubpriv.sources.keys_of_persons import KeysOfPersons, keys_of_persons
 from fastpubpriv.sources.person_table import (
@@ -233,7 +232,6 @@ def checked_columns(by: Any, groups: Any, person: Any) -> dict[str, Any]:
 
 
 @takes_tables
-@shared_docs
 def count_persons(
     x_priv: Any,
     *,
@@ -252,14 +250,16 @@ def count_persons(
 
     Parameters
     ----------
-    {x_priv}
+    x_priv : (n_priv, dim) array-like, path, frame, table or Rows
+        Private rows.
     person : str or (n_priv,) array-like
         Column that says whose row it is, or the identifiers themselves. All rows of a person are protected together (user-level
         privacy).
     by : str or list of str
         The columns whose cells are the key of a row. Under a condition (`where`) it may be left out: persons with a row inside are
         counted.
-    {budget}
+    budget : ZCDP, ApproxDP or PureDP
+        Spent whole, and debited before `x_priv` is read.
     groups : list of texts, numbers, bools, dates, pandas Periods or Intervals, or mapping, optional
         The keys, of one kind, known without the private rows; for several columns column -> list, and all combinations are keys.
         Every other cell counts as "(other)", and a cell without a value as "(missing)".
@@ -270,7 +270,14 @@ def count_persons(
         much. "auto" takes all of up to 8; of more, a sixteenth of the budget counts persons with 1, 2, 3, 4, 5-6, 7-8, 9-11, ...
         keys to choose. Below half of all keys, a given number spends 1/64 on how many persons have more.
 
-    {ledger, random_state, threads, progress}
+    ledger : Ledger, optional
+        Debited before the first read, by what `budget` says is spent.
+    random_state : None or int
+        None: fresh operating-system keys. int: repeatable, warned about, `private=False`.
+    threads : int, optional
+        Number of threads; by default one for each core. Passes over few numbers wake none. Never changes the answer.
+    progress : bool, optional
+        Whether a progress bar is shown; by default on a terminal, for long work.
 
     Returns
     -------
@@ -280,7 +287,8 @@ def count_persons(
 
     Raises
     ------
-    {raises}
+    InputError, BudgetError, LedgerError
+        For public data and arguments, the form of the private data, and the budget. Never for the content of `x_priv`.
 
     Privacy
     -------

@@ -48,7 +48,6 @@ from fastpubpriv.results.description import Description
 from fastpubpriv.results.estimates import MeanResult
 from fastpubpriv.results.reasons import PartReasons, ordered
 from fastpubpriv.session import Session
-from fastpubpriv.shared_docs import shared_docs
 from fastpubpriv.sources.open import names_of_table, texts_of_column
 from fastpubpriv.sources.tables import asked_columns
 
@@ -156,7 +155,6 @@ def columns_of_table(
     return numeric, [keys_of(name, keys.get(name), x_pub) for name in counted]
 
 
-@shared_docs
 @user_level
 def describe(
     x_priv: Any,
@@ -180,26 +178,50 @@ def describe(
 
     Parameters
     ----------
-    {values}
+    x_priv : (n_priv,) or (n_priv, dim) array-like, path, frame, table or Rows
+        Private rows, or the values of one column.
     x_pub : (n_pub, dim) array-like, path, frame or table
         Public rows, at least one. A column in which it has text is counted, all others are numbers; each of those needs one finite
         number, and its cells that are missing (NaN) are left out.
-    {budget}
+    budget : ZCDP, ApproxDP or PureDP
+        Spent whole, and debited before `x_priv` is read.
     keys : mapping, optional
         Column -> list to count, as `keys` of `value_counts`, known without the private rows. The texts of other columns of text are
         those of `x_pub`. Every other text counts as "(other)", and a missing one as "(missing)".
     bounds : None or (lowest, highest)
         Numbers or vectors between which the values of the columns of numbers are known to lie.
-    {columns}
+    columns : str, int or list of these, optional
+        Numeric columns by name or, of an array, by number; by default all, in their order.
         All of `x_pub`, of numbers or of text.
-    {person, keep, rows_per_person}
+    person : str or (n_priv,) array-like, optional
+        Column that says whose row it is, or the identifiers themselves: the call then protects all rows of a person together
+        (user-level privacy); say by `keep` or `rows_per_person` what stands for a person. Rows without an identifier are left
+        out. A text that is a number in its usual form (7, -3, 7.0) is that number, whatever the form of the table; "07" and "7"
+        are two persons. Whole numbers beyond 2^53 are rounded in columns of numbers: keep them as text. By default each row is
+        protected by itself.
+    keep : "row", "mean" or "sum", optional
+        With `person`: "mean", for each column the mean of the numbers in the person's rows, so that each person counts once; or
+        "sum", their sum (0 for a person without any), whose total is that of all rows. Public rows that have the column of
+        persons are treated alike, others are of persons already. "row", which `rows_per_person` implies: rows.
+    rows_per_person : int or "auto", optional
+        With `person`: at most how many rows of each person are used, chosen as if at random. For k rows the budget is spent at
+        row level with rho / k^2 or epsilon / k; "auto" chooses k with a sixteenth of it, and a given k spends 1/64 on how many
+        persons have more rows: reason "rows_left_out" if surely more than 2 % do. Rows that a person does not have are in no
+        count; a method that cannot tell them from rows at a center refuses k > 1 before the debit.
 
     q : float or sequence of float
         Shares of the rows below, 1 to 16 ascending numbers in (0, 1).
     top : int
         Show this many of the commonest texts. It changes nothing that is released.
 
-    {ledger, random_state, threads, progress}
+    ledger : Ledger, optional
+        Debited before the first read, by what `budget` says is spent.
+    random_state : None or int
+        None: fresh operating-system keys. int: repeatable, warned about, `private=False`.
+    threads : int, optional
+        Number of threads; by default one for each core. Passes over few numbers wake none. Never changes the answer.
+    progress : bool, optional
+        Whether a progress bar is shown; by default on a terminal, for long work.
 
     Returns
     -------
@@ -208,7 +230,8 @@ def describe(
 
     Raises
     ------
-    {raises}
+    InputError, BudgetError, LedgerError
+        For public data and arguments, the form of the private data, and the budget. Never for the content of `x_priv`.
 
     Privacy
     -------

@@ -20,7 +20,6 @@ from fastpubpriv.privacy.calibrated_budget import has_delta
 from fastpubpriv.privacy.calibration import HISTOGRAMS_MAX, stable_event
 from fastpubpriv.results.histogram import Histogram, HistogramResult
 from fastpubpriv.results.reasons import Reason
-from fastpubpriv.shared_docs import shared_docs
 from fastpubpriv.sources import Rows
 
 # ---- Public bins over an unbounded domain
@@ -160,7 +159,6 @@ Bins = BinGrid | DyadicBins | ProductBins
 MAX_MEMORY = 8e9  # bytes, enough for 200 million rows in distinct bins
 
 
-@shared_docs
 @user_level
 def stable_histogram(
     x_priv: Any,
@@ -183,12 +181,31 @@ def stable_histogram(
 
     Parameters
     ----------
-    {values}
+    x_priv : (n_priv,) or (n_priv, dim) array-like, path, frame, table or Rows
+        Private rows, or the values of one column.
         A value that is not finite, or further than 2^53 bins from the offset, is in no bin.
     bins : BinGrid, DyadicBins, ProductBins, or a list of these
         One object: a histogram of each column (ProductBins: one over its columns). A list: one object for each column, None for a
         column without a histogram, then any ProductBins. Public, chosen before the rows are read.
-    {approx_budget, columns, person, keep, rows_per_person}
+    budget : ApproxDP
+        Spent whole, for all columns together, and debited before `x_priv` is read.
+    columns : str, int or list of these, optional
+        Numeric columns by name or, of an array, by number; by default all, in their order.
+    person : str or (n_priv,) array-like, optional
+        Column that says whose row it is, or the identifiers themselves: the call then protects all rows of a person together
+        (user-level privacy); say by `keep` or `rows_per_person` what stands for a person. Rows without an identifier are left
+        out. A text that is a number in its usual form (7, -3, 7.0) is that number, whatever the form of the table; "07" and "7"
+        are two persons. Whole numbers beyond 2^53 are rounded in columns of numbers: keep them as text. By default each row is
+        protected by itself.
+    keep : "row", "mean" or "sum", optional
+        With `person`: "mean", for each column the mean of the numbers in the person's rows, so that each person counts once; or
+        "sum", their sum (0 for a person without any), whose total is that of all rows. Public rows that have the column of
+        persons are treated alike, others are of persons already. "row", which `rows_per_person` implies: rows.
+    rows_per_person : int or "auto", optional
+        With `person`: at most how many rows of each person are used, chosen as if at random. For k rows the budget is spent at
+        row level with rho / k^2 or epsilon / k; "auto" chooses k with a sixteenth of it, and a given k spends 1/64 on how many
+        persons have more rows: reason "rows_left_out" if surely more than 2 % do. Rows that a person does not have are in no
+        count; a method that cannot tell them from rows at a center refuses k > 1 before the debit.
 
     noise : "auto", "laplace" or "gaussian"
         Noise on the counts. "auto" chooses the distribution with the smaller threshold plus two standard deviations.
@@ -197,7 +214,17 @@ def stable_histogram(
         The result is the same, bit for bit. With "all" the time of this step does not depend on the number of occupied bins
         (that of counting them still does); it is much slower if few bins are occupied.
 
-    {ledger, random_state, threads, progress, max_memory}
+    ledger : Ledger, optional
+        Debited before the first read, by what `budget` says is spent.
+    random_state : None or int
+        None: fresh operating-system keys. int: repeatable, warned about, `private=False`.
+    threads : int, optional
+        Number of threads; by default one for each core. Passes over few numbers wake none. Never changes the answer.
+    progress : bool, optional
+        Whether a progress bar is shown; by default on a terminal, for long work.
+    max_memory : float, optional
+        Most bytes that counting may take, were every row in a bin of its own; by default no limit. A call that may need more is
+        refused before it pays, by public numbers alone. Never changes the answer.
         That is 34 n_priv bytes for one histogram of one column, 16 n_priv for each further one, and about 10 MB for each thread
         and histogram; few occupied bins take little memory, whatever the limit.
 
@@ -208,7 +235,8 @@ def stable_histogram(
 
     Raises
     ------
-    {raises}
+    InputError, BudgetError, LedgerError
+        For public data and arguments, the form of the private data, and the budget. Never for the content of `x_priv`.
 
     Privacy
     -------

@@ -16,6 +16,7 @@ from fastpubpriv._types import (
     RowsPerPerson,
     Steps,
 )
+from fastpubpriv.defaults import FAILURE_PROB
 from fastpubpriv.estimators.call_options import MeanOptions
 from fastpubpriv.estimators.group_means import MOST_INSIDE, mean_inside, mean_of_groups
 from fastpubpriv.estimators.mean_methods import COUNTS, MeanSettings, changed_settings, method_of
@@ -23,7 +24,6 @@ from fastpubpriv.estimators.user_level import user_level
 from fastpubpriv.privacy import Budget, Ledger
 from fastpubpriv.results.by_key import GroupMeans
 from fastpubpriv.results.estimates import MeanResult
-from fastpubpriv.shared_docs import FAILURE_PROB, shared_docs
 from fastpubpriv.sources.row_types import condition_of
 
 
@@ -45,7 +45,6 @@ def estimate_mean(
 ) -> GroupMeans: ...
 
 
-@shared_docs
 @user_level
 def estimate_mean(
     x_priv: Any,
@@ -78,9 +77,14 @@ def estimate_mean(
 
     Parameters
     ----------
-    {x_priv, gappy_pub}
+    x_priv : (n_priv, dim) array-like, path, frame, table or Rows
+        Private rows.
+    x_pub : (n_pub, dim) or (dim,) array-like, path, frame or table
+        Public rows, at least one number in each column. A cell that is missing (NaN) is left out of what is learnt of its
+        column.
         Not for "gaussian", whose public rows are finite.
-    {budget}
+    budget : ZCDP, ApproxDP or PureDP
+        Spent whole, and debited before `x_priv` is read.
     covariance : (dim, dim) array-like or "public", optional
         For "gaussian": covariance of a private row: a public matrix; or "public": estimated from at least dim + 1 public rows, with
         the clip radius widened for their sampling error. By default the identity.
@@ -95,9 +99,31 @@ def estimate_mean(
     missing : "observed" or "neutral"
         For counts: treatment of entries that are not finite numbers. "observed": the mean of a column is that of its numbers.
         "neutral": a row with such an entry is left out in every column.
-    {by, groups}
+    by : str, list of str or -1, optional
+        The columns whose cells name the group of a row, or -1 for the last column of arrays. Each group has its own answer;
+        `columns` are the others. Both data sets need these columns.
+    groups : list of texts, numbers, bools, dates, pandas Periods or Intervals, or mapping, optional
+        The groups, of one kind, known without the private rows; for several columns column -> list, and all combinations are
+        groups. By default the distinct cells of `x_pub`. All other rows are one more group, "(other)". At most 10,000.
         For counts.
-    {matched_columns, person, keep, rows_per_person}
+    columns : str, int or list of these, optional
+        Numeric columns by name or, of an array, by number, the same for both data sets; by default all of `x_priv`, in their
+        order. Where both data sets have names for their columns, these are matched by name.
+    person : str or (n_priv,) array-like, optional
+        Column that says whose row it is, or the identifiers themselves: the call then protects all rows of a person together
+        (user-level privacy); say by `keep` or `rows_per_person` what stands for a person. Rows without an identifier are left
+        out. A text that is a number in its usual form (7, -3, 7.0) is that number, whatever the form of the table; "07" and "7"
+        are two persons. Whole numbers beyond 2^53 are rounded in columns of numbers: keep them as text. By default each row is
+        protected by itself.
+    keep : "row", "mean" or "sum", optional
+        With `person`: "mean", for each column the mean of the numbers in the person's rows, so that each person counts once; or
+        "sum", their sum (0 for a person without any), whose total is that of all rows. Public rows that have the column of
+        persons are treated alike, others are of persons already. "row", which `rows_per_person` implies: rows.
+    rows_per_person : int or "auto", optional
+        With `person`: at most how many rows of each person are used, chosen as if at random. For k rows the budget is spent at
+        row level with rho / k^2 or epsilon / k; "auto" chooses k with a sixteenth of it, and a given k spends 1/64 on how many
+        persons have more rows: reason "rows_left_out" if surely more than 2 % do. Rows that a person does not have are in no
+        count; a method that cannot tell them from rows at a center refuses k > 1 before the debit.
 
     clipping : "auto", "counts" or "gaussian"
         "counts": private counts give the location and range of each column, and the rest of the budget pays for one clipped sum.
@@ -109,15 +135,27 @@ def estimate_mean(
     public_only : "never" or "auto"
         For counts. "auto": if at least 30 public rows alone are predicted to be more accurate, return their mean; nothing is then
         spent or read.
-    {pub_priv_gap, failure_prob}
+    pub_priv_gap : float in [0, 1)
+        Total-variation distance allowed between the Gaussians of public and private rows. Understating it costs accuracy (rows
+        are clipped), never privacy.
+    failure_prob : float in (0, 1), default 0.05
+        Probability with which a bound of this call may fail. A failure costs accuracy, never privacy.
         For "gaussian", as are `steps` and `mode`; the bound is the radius derived from the public rows.
     steps : int or "auto"
         1 is clip-and-noise; t > 1 refines the ball t - 1 times before the last release, which spends 3/4 of the budget.
         "auto" minimizes the predicted error.
-    {mode}
+    mode : "practical" or "theory"
+        Constants that do well in practice, or those of the proofs. Same privacy.
         "theory" uses Lemma 2.2 for one step.
 
-    {ledger, random_state, threads, progress}
+    ledger : Ledger, optional
+        Debited before the first read, by what `budget` says is spent.
+    random_state : None or int
+        None: fresh operating-system keys. int: repeatable, warned about, `private=False`.
+    threads : int, optional
+        Number of threads; by default one for each core. Passes over few numbers wake none. Never changes the answer.
+    progress : bool, optional
+        Whether a progress bar is shown; by default on a terminal, for long work.
 
     Returns
     -------
@@ -128,7 +166,8 @@ def estimate_mean(
 
     Raises
     ------
-    {raises}
+    InputError, BudgetError, LedgerError
+        For public data and arguments, the form of the private data, and the budget. Never for the content of `x_priv`.
 
     Privacy
     -------

@@ -13,6 +13,7 @@ from typing import Any
 
 from fastpubpriv import session, validation
 from fastpubpriv._types import FloatArray, Missing, Mode, Objective, PublicOnly, Steps
+from fastpubpriv.defaults import FAILURE_PROB
 from fastpubpriv.distributions.budget_split import divide, draws
 from fastpubpriv.errors import InputError
 from fastpubpriv.estimators import radii
@@ -20,7 +21,6 @@ from fastpubpriv.estimators.coinpress import mean_within_ball, most_steps, predi
 from fastpubpriv.estimators.column_means import mean_of_columns
 from fastpubpriv.privacy import Budget
 from fastpubpriv.privacy.spending import spending_of
-from fastpubpriv.shared_docs import FAILURE_PROB
 from fastpubpriv.sources import Rows
 
 

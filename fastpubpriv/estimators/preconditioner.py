@@ -12,6 +12,7 @@ from scipy.special import gammainc, gammaln
 
 from fastpubpriv import validation
 from fastpubpriv._types import FloatArray
+from fastpubpriv.defaults import FAILURE_PROB
 from fastpubpriv.errors import InputError
 from fastpubpriv.estimators.linalg import Whitening, lower_inverse, symmetric
 from fastpubpriv.estimators.radii import failure_probability, gap_ratio, gap_shift
@@ -21,7 +22,6 @@ from fastpubpriv.results.fields import array, column, value_class
 from fastpubpriv.results.gaussians import positive_definite
 from fastpubpriv.results.public_draws import chi2_quantile, chi2_upper_quantile
 from fastpubpriv.results.result_tables import Facts
-from fastpubpriv.shared_docs import FAILURE_PROB, shared_docs
 from fastpubpriv.sources.open import public_rows
 
 # A diagonal entry of R below this fraction of its column's norm is rounding: the column depends on those before it.
@@ -155,7 +155,6 @@ def precondition_bounds(
     return eig_lower, eig_upper, mean_radius
 
 
-@shared_docs
 def precondition(
     x_pub: Any, *, pub_priv_gap: float = 0.0, failure_prob: float = FAILURE_PROB
 ) -> Preconditioner:
@@ -167,7 +166,8 @@ def precondition(
         Public rows, finite, in general position, in data units.
     pub_priv_gap : float in [0, 1)
         Largest total-variation distance between the Gaussian of the public rows and that of the private ones.
-    {failure_prob}
+    failure_prob : float in (0, 1), default 0.05
+        Probability with which a bound of this call may fail. A failure costs accuracy, never privacy.
         The probability is over the public rows.
 
     Returns

@@ -49,7 +49,6 @@ from fastpubpriv.results.by_key import FEW_STDS
 from fastpubpriv.results.ranks import EdgeRanks, GroupQuantiles, QuantileResult, Structure
 from fastpubpriv.results.reasons import Reason, Reasons
 from fastpubpriv.session import Session
-from fastpubpriv.shared_docs import shared_docs
 
 MOST_QUANTILES = 16
 # Share of the budget left by the signed cells: of the first edges and of each of at most ZOOMS rounds; the last has the rest.
@@ -206,7 +205,6 @@ def quantiles(
 ) -> GroupQuantiles: ...
 
 
-@shared_docs
 @user_level
 def quantiles(
     x_priv: Any,
@@ -230,17 +228,52 @@ def quantiles(
 
     Parameters
     ----------
-    {values}
+    x_priv : (n_priv,) or (n_priv, dim) array-like, path, frame, table or Rows
+        Private rows, or the values of one column.
         An entry that is not a finite number is counted as missing; quantiles are those of the other entries of its column.
-    {gappy_pub, budget}
+    x_pub : (n_pub, dim) or (dim,) array-like, path, frame or table
+        Public rows, at least one number in each column. A cell that is missing (NaN) is left out of what is learnt of its
+        column.
+    budget : ZCDP, ApproxDP or PureDP
+        Spent whole, and debited before `x_priv` is read.
     bounds : None or (lowest, highest)
         Numbers or vectors (dim,) between which every value is known to lie; estimates and intervals are clipped to them.
-    {by, groups, matched_columns, person, keep, rows_per_person}
+    by : str, list of str or -1, optional
+        The columns whose cells name the group of a row, or -1 for the last column of arrays. Each group has its own answer;
+        `columns` are the others. Both data sets need these columns.
+    groups : list of texts, numbers, bools, dates, pandas Periods or Intervals, or mapping, optional
+        The groups, of one kind, known without the private rows; for several columns column -> list, and all combinations are
+        groups. By default the distinct cells of `x_pub`. All other rows are one more group, "(other)". At most 10,000.
+    columns : str, int or list of these, optional
+        Numeric columns by name or, of an array, by number, the same for both data sets; by default all of `x_priv`, in their
+        order. Where both data sets have names for their columns, these are matched by name.
+    person : str or (n_priv,) array-like, optional
+        Column that says whose row it is, or the identifiers themselves: the call then protects all rows of a person together
+        (user-level privacy); say by `keep` or `rows_per_person` what stands for a person. Rows without an identifier are left
+        out. A text that is a number in its usual form (7, -3, 7.0) is that number, whatever the form of the table; "07" and "7"
+        are two persons. Whole numbers beyond 2^53 are rounded in columns of numbers: keep them as text. By default each row is
+        protected by itself.
+    keep : "row", "mean" or "sum", optional
+        With `person`: "mean", for each column the mean of the numbers in the person's rows, so that each person counts once; or
+        "sum", their sum (0 for a person without any), whose total is that of all rows. Public rows that have the column of
+        persons are treated alike, others are of persons already. "row", which `rows_per_person` implies: rows.
+    rows_per_person : int or "auto", optional
+        With `person`: at most how many rows of each person are used, chosen as if at random. For k rows the budget is spent at
+        row level with rho / k^2 or epsilon / k; "auto" chooses k with a sixteenth of it, and a given k spends 1/64 on how many
+        persons have more rows: reason "rows_left_out" if surely more than 2 % do. Rows that a person does not have are in no
+        count; a method that cannot tell them from rows at a center refuses k > 1 before the debit.
 
     q : float or sequence of float
         Shares of the rows below, 1 to 16 ascending numbers in (0, 1); 0.5 is the median.
 
-    {ledger, random_state, threads, progress}
+    ledger : Ledger, optional
+        Debited before the first read, by what `budget` says is spent.
+    random_state : None or int
+        None: fresh operating-system keys. int: repeatable, warned about, `private=False`.
+    threads : int, optional
+        Number of threads; by default one for each core. Passes over few numbers wake none. Never changes the answer.
+    progress : bool, optional
+        Whether a progress bar is shown; by default on a terminal, for long work.
 
     Returns
     -------
@@ -250,7 +283,8 @@ def quantiles(
 
     Raises
     ------
-    {raises}
+    InputError, BudgetError, LedgerError
+        For public data and arguments, the form of the private data, and the budget. Never for the content of `x_priv`.
 
     Privacy
     -------

@@ -50,7 +50,6 @@ from fastpubpriv.results.base import frozen
 from fastpubpriv.results.by_key import LEAST_STDS, MISSING, OTHER, CountResult
 from fastpubpriv.results.reasons import Reason, first_of
 from fastpubpriv.session import Session
-from fastpubpriv.shared_docs import shared_docs
 from fastpubpriv.sources import private_rows
 from fastpubpriv.sources.dates import is_dates
 from fastpubpriv.sources.labeled import beside
@@ -259,7 +258,6 @@ def _with_only_column(x_priv: Any, keys: Any, x_pub: Any) -> tuple[Any, list[str
     return x_priv, [None]
 
 
-@shared_docs
 @user_level
 def value_counts(
     x_priv: Any,
@@ -286,7 +284,10 @@ def value_counts(
 
     Parameters
     ----------
-    {values, budget}
+    x_priv : (n_priv,) or (n_priv, dim) array-like, path, frame, table or Rows
+        Private rows, or the values of one column.
+    budget : ZCDP, ApproxDP or PureDP
+        Spent whole, and debited before `x_priv` is read.
         Without `keys`, `bins` and `x_pub` it must be ApproxDP.
     columns : str, int or list of these, optional
         Names of the columns to count, or their numbers in an array; of several, all combinations of their keys. Not needed where
@@ -306,7 +307,21 @@ def value_counts(
         The columns whose cells name the group of a row: each group has a count of each key.
     groups : list as `keys`, or mapping, optional
         The groups, known without the private rows; for several columns column -> list. By default the distinct cells of `x_pub`.
-    {person, keep, rows_per_person}
+    person : str or (n_priv,) array-like, optional
+        Column that says whose row it is, or the identifiers themselves: the call then protects all rows of a person together
+        (user-level privacy); say by `keep` or `rows_per_person` what stands for a person. Rows without an identifier are left
+        out. A text that is a number in its usual form (7, -3, 7.0) is that number, whatever the form of the table; "07" and "7"
+        are two persons. Whole numbers beyond 2^53 are rounded in columns of numbers: keep them as text. By default each row is
+        protected by itself.
+    keep : "row", "mean" or "sum", optional
+        With `person`: "mean", for each column the mean of the numbers in the person's rows, so that each person counts once; or
+        "sum", their sum (0 for a person without any), whose total is that of all rows. Public rows that have the column of
+        persons are treated alike, others are of persons already. "row", which `rows_per_person` implies: rows.
+    rows_per_person : int or "auto", optional
+        With `person`: at most how many rows of each person are used, chosen as if at random. For k rows the budget is spent at
+        row level with rho / k^2 or epsilon / k; "auto" chooses k with a sixteenth of it, and a given k spends 1/64 on how many
+        persons have more rows: reason "rows_left_out" if surely more than 2 % do. Rows that a person does not have are in no
+        count; a method that cannot tell them from rows at a center refuses k > 1 before the debit.
 
     top : int, optional
         Show this many of the largest counts, with the ranks that each may have. It changes nothing that is released.
@@ -315,7 +330,14 @@ def value_counts(
     max_bytes : int
         Where no keys are listed, a longer text (in UTF-8, without the blanks around it) is not counted.
 
-    {ledger, random_state, threads, progress}
+    ledger : Ledger, optional
+        Debited before the first read, by what `budget` says is spent.
+    random_state : None or int
+        None: fresh operating-system keys. int: repeatable, warned about, `private=False`.
+    threads : int, optional
+        Number of threads; by default one for each core. Passes over few numbers wake none. Never changes the answer.
+    progress : bool, optional
+        Whether a progress bar is shown; by default on a terminal, for long work.
 
     Returns
     -------
@@ -324,7 +346,8 @@ def value_counts(
 
     Raises
     ------
-    {raises}
+    InputError, BudgetError, LedgerError
+        For public data and arguments, the form of the private data, and the budget. Never for the content of `x_priv`.
 
     Privacy
     -------

@@ -25,7 +25,6 @@ from fastpubpriv.privacy.spending import spending_of
 from fastpubpriv.results.estimates import MeanResult
 from fastpubpriv.results.public_draws import normal_quantile
 from fastpubpriv.results.reasons import Reason
-from fastpubpriv.shared_docs import shared_docs
 
 NAMED_WEIGHTS: tuple[NamedWeight, ...] = ("optimal", "throw_away", "gaussian", "private")
 
@@ -335,7 +334,6 @@ class WeightedCall:
             )
 
 
-@shared_docs
 @user_level
 def weighted_mean(
     x_priv: Any,
@@ -361,7 +359,8 @@ def weighted_mean(
 
     Parameters
     ----------
-    {x_priv}
+    x_priv : (n_priv, dim) array-like, path, frame, table or Rows
+        Private rows.
         A row with a missing or infinite entry is left out: the number of complete rows is released with the sum, at no cost,
         and divides it. If surely fewer than .98 are complete, the result has the reason "gaps".
     budget : ZCDP, ApproxDP or PureDP
@@ -384,7 +383,24 @@ def weighted_mean(
     center : None, float, (dim,) or "public"
         Center of the clipping ball: zero, given, or the public mean, which allows a smaller `norm_bound` for free. None is the
         public mean with norm_bound="auto", else zero.
-    {matched_columns, person, keep, rows_per_person}
+    columns : str, int or list of these, optional
+        Numeric columns by name or, of an array, by number, the same for both data sets; by default all of `x_priv`, in their
+        order. Where both data sets have names for their columns, these are matched by name.
+    person : str or (n_priv,) array-like, optional
+        Column that says whose row it is, or the identifiers themselves: the call then protects all rows of a person together
+        (user-level privacy); say by `keep` or `rows_per_person` what stands for a person. Rows without an identifier are left
+        out. A text that is a number in its usual form (7, -3, 7.0) is that number, whatever the form of the table; "07" and "7"
+        are two persons. Whole numbers beyond 2^53 are rounded in columns of numbers: keep them as text. By default each row is
+        protected by itself.
+    keep : "row", "mean" or "sum", optional
+        With `person`: "mean", for each column the mean of the numbers in the person's rows, so that each person counts once; or
+        "sum", their sum (0 for a person without any), whose total is that of all rows. Public rows that have the column of
+        persons are treated alike, others are of persons already. "row", which `rows_per_person` implies: rows.
+    rows_per_person : int or "auto", optional
+        With `person`: at most how many rows of each person are used, chosen as if at random. For k rows the budget is spent at
+        row level with rho / k^2 or epsilon / k; "auto" chooses k with a sixteenth of it, and a given k spends 1/64 on how many
+        persons have more rows: reason "rows_left_out" if surely more than 2 % do. Rows that a person does not have are in no
+        count; a method that cannot tell them from rows at a center refuses k > 1 before the debit.
 
     row_weight : "optimal", "throw_away", "gaussian", "private" or float
         Weight of each private row: the optimal; 0 (public rows only); 1 / (n_priv + n_pub) (one Gaussian mechanism on all rows);
@@ -392,7 +408,14 @@ def weighted_mean(
     project : bool
         Project the answer onto the ball, or into the bounds (post-processing; never increases the error if the mean lies there).
 
-    {ledger, random_state, threads, progress}
+    ledger : Ledger, optional
+        Debited before the first read, by what `budget` says is spent.
+    random_state : None or int
+        None: fresh operating-system keys. int: repeatable, warned about, `private=False`.
+    threads : int, optional
+        Number of threads; by default one for each core. Passes over few numbers wake none. Never changes the answer.
+    progress : bool, optional
+        Whether a progress bar is shown; by default on a terminal, for long work.
 
     Returns
     -------
@@ -401,7 +424,8 @@ def weighted_mean(
 
     Raises
     ------
-    {raises}
+    InputError, BudgetError, LedgerError
+        For public data and arguments, the form of the private data, and the budget. Never for the content of `x_priv`.
 
     Privacy
     -------

@@ -9,6 +9,7 @@ import numpy as np
 
 from fastpubpriv import session, validation
 from fastpubpriv._types import FloatArray, Keep, Mode, RowsPerPerson
+from fastpubpriv.defaults import FAILURE_PROB
 from fastpubpriv.errors import InputError, warn
 from fastpubpriv.estimators.output_bounds import Box, narrowed
 from fastpubpriv.estimators.radii import budget_shares, chi_radius, failure_probability, size
@@ -21,7 +22,6 @@ from fastpubpriv.mechanisms.sums import AffineMap, check_gram_grids
 from fastpubpriv.privacy import Budget, Ledger
 from fastpubpriv.results.estimates import CovarianceResult
 from fastpubpriv.results.reasons import Reason, Reasons
-from fastpubpriv.shared_docs import FAILURE_PROB, shared_docs
 
 MAX_STEPS = 10
 # Predicted relative error from which a warning says that noise is as large as the covariance.
@@ -58,7 +58,6 @@ def _frame(
     )
 
 
-@shared_docs
 @user_level
 def coinpress_covariance(
     x_priv: Any,
@@ -83,11 +82,13 @@ def coinpress_covariance(
 
     Parameters
     ----------
-    {x_priv}
+    x_priv : (n_priv, dim) array-like, path, frame, table or Rows
+        Private rows.
         Their mean is `center`. A row with a missing or infinite entry is left out: each round releases the number of complete
         rows with the second moment, at no cost, and divides by it. If surely fewer than .98 are complete, the result has the
         reason "gaps".
-    {budget}
+    budget : ZCDP, ApproxDP or PureDP
+        Spent whole, and debited before `x_priv` is read.
     scale : float > 0
         Bound on the largest eigenvalue of the covariance, in squared data units. Too small a bound costs accuracy, never privacy.
         Either this or `bounds`.
@@ -96,14 +97,40 @@ def coinpress_covariance(
     bounds : (lowest, highest), numbers or (dim,) each
         Range of each column, instead of `scale`. The unit of a column is the largest standard deviation that the bounds permit
         about `center`, half the range about their middle; no estimated standard deviation exceeds it.
-    {columns, person, keep, rows_per_person}
+    columns : str, int or list of these, optional
+        Numeric columns by name or, of an array, by number; by default all, in their order.
+    person : str or (n_priv,) array-like, optional
+        Column that says whose row it is, or the identifiers themselves: the call then protects all rows of a person together
+        (user-level privacy); say by `keep` or `rows_per_person` what stands for a person. Rows without an identifier are left
+        out. A text that is a number in its usual form (7, -3, 7.0) is that number, whatever the form of the table; "07" and "7"
+        are two persons. Whole numbers beyond 2^53 are rounded in columns of numbers: keep them as text. By default each row is
+        protected by itself.
+    keep : "row", "mean" or "sum", optional
+        With `person`: "mean", for each column the mean of the numbers in the person's rows, so that each person counts once; or
+        "sum", their sum (0 for a person without any), whose total is that of all rows. Public rows that have the column of
+        persons are treated alike, others are of persons already. "row", which `rows_per_person` implies: rows.
+    rows_per_person : int or "auto", optional
+        With `person`: at most how many rows of each person are used, chosen as if at random. For k rows the budget is spent at
+        row level with rho / k^2 or epsilon / k; "auto" chooses k with a sixteenth of it, and a given k spends 1/64 on how many
+        persons have more rows: reason "rows_left_out" if surely more than 2 % do. Rows that a person does not have are in no
+        count; a method that cannot tell them from rows at a center refuses k > 1 before the debit.
 
     steps : int from 1 to 10
         Number of rounds. The last spends 3/4 of the budget.
-    {mode, failure_prob}
+    mode : "practical" or "theory"
+        Constants that do well in practice, or those of the proofs. Same privacy.
+    failure_prob : float in (0, 1), default 0.05
+        Probability with which a bound of this call may fail. A failure costs accuracy, never privacy.
         Used in mode="theory" only.
 
-    {ledger, random_state, threads, progress}
+    ledger : Ledger, optional
+        Debited before the first read, by what `budget` says is spent.
+    random_state : None or int
+        None: fresh operating-system keys. int: repeatable, warned about, `private=False`.
+    threads : int, optional
+        Number of threads; by default one for each core. Passes over few numbers wake none. Never changes the answer.
+    progress : bool, optional
+        Whether a progress bar is shown; by default on a terminal, for long work.
 
     Returns
     -------
@@ -114,7 +141,8 @@ def coinpress_covariance(
 
     Raises
     ------
-    {raises}
+    InputError, BudgetError, LedgerError
+        For public data and arguments, the form of the private data, and the budget. Never for the content of `x_priv`.
 
     Privacy
     -------

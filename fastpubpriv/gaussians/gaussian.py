@@ -6,16 +6,15 @@ from typing import Any
 
 from fastpubpriv import session
 from fastpubpriv._types import CovarianceMethod, Keep, Mode, RowsPerPerson, Structure
+from fastpubpriv.defaults import FAILURE_PROB
 from fastpubpriv.estimators.preconditioner import DEFAULT_COND_MAX
 from fastpubpriv.estimators.user_level import user_level
 from fastpubpriv.gaussians.gaussian_methods import choose_method
 from fastpubpriv.gaussians.gaussian_options import Options
 from fastpubpriv.privacy import Budget, Ledger
 from fastpubpriv.results.estimates import GaussianResult
-from fastpubpriv.shared_docs import FAILURE_PROB, shared_docs
 
 
-@shared_docs
 @user_level
 def estimate_gaussian(
     x_priv: Any,
@@ -44,22 +43,49 @@ def estimate_gaussian(
 
     Parameters
     ----------
-    {x_priv}
+    x_priv : (n_priv, dim) array-like, path, frame, table or Rows
+        Private rows.
         A row with a missing or infinite entry is left out, but counts in n_priv: the result describes the complete rows. The ladder
         releases their number (`complete_rows`) where it counts norms or has structure "full", divides by it if it is significantly
         below n_priv, and includes its error in the intervals.
-    {x_pub}
+    x_pub : (n_pub, dim) array-like, path, frame or table
+        Public rows, finite, in data units.
         At least two without missing cells, not all equal; other rows are left out. Columns may be constant, collinear or copies of
         each other.
-    {budget}
+    budget : ZCDP, ApproxDP or PureDP
+        Spent whole, and debited before `x_priv` is read.
         Not spent if the public rows alone are predicted to be best.
-    {bounds_of_means, matched_columns, person, keep, rows_per_person}
+    bounds : (lowest, highest), optional
+        What columns can hold, known without the data: numbers, or vectors (dim,); an end may be infinite. Means are clipped to
+        them, and no Gaussian stays wider than a column within them can be. One whose mean lay more than one of its deviations
+        outside says "clipped". Private rows are not clipped, and nothing is spent on it.
+    columns : str, int or list of these, optional
+        Numeric columns by name or, of an array, by number, the same for both data sets; by default all of `x_priv`, in their
+        order. Where both data sets have names for their columns, these are matched by name.
+    person : str or (n_priv,) array-like, optional
+        Column that says whose row it is, or the identifiers themselves: the call then protects all rows of a person together
+        (user-level privacy); say by `keep` or `rows_per_person` what stands for a person. Rows without an identifier are left
+        out. A text that is a number in its usual form (7, -3, 7.0) is that number, whatever the form of the table; "07" and "7"
+        are two persons. Whole numbers beyond 2^53 are rounded in columns of numbers: keep them as text. By default each row is
+        protected by itself.
+    keep : "row", "mean" or "sum", optional
+        With `person`: "mean", for each column the mean of the numbers in the person's rows, so that each person counts once; or
+        "sum", their sum (0 for a person without any), whose total is that of all rows. Public rows that have the column of
+        persons are treated alike, others are of persons already. "row", which `rows_per_person` implies: rows.
+    rows_per_person : int or "auto", optional
+        With `person`: at most how many rows of each person are used, chosen as if at random. For k rows the budget is spent at
+        row level with rho / k^2 or epsilon / k; "auto" chooses k with a sixteenth of it, and a given k spends 1/64 on how many
+        persons have more rows: reason "rows_left_out" if surely more than 2 % do. Rows that a person does not have are in no
+        count; a method that cannot tell them from rows at a center refuses k > 1 before the debit.
 
-    {pub_priv_gap}
+    pub_priv_gap : float in [0, 1)
+        Total-variation distance allowed between the Gaussians of public and private rows. Understating it costs accuracy (rows
+        are clipped), never privacy.
         A value above 0 selects "lifted_coinpress". The ladder does not need it: it estimates from released numbers by how many
         standard deviations the public mean is off (`shift` in `diagnostics`) and by what factor the public scale (`scale_ratio`),
         and accounts for both.
-    {failure_prob}
+    failure_prob : float in (0, 1), default 0.05
+        Probability with which a bound of this call may fail. A failure costs accuracy, never privacy.
         It is the failure probability of the bounds that methods other than the ladder derive from the public rows.
     method : "auto", "ladder", "lifted_coinpress", "pairs", "recursive_preconditioner", "group_covariances", "hypothesis_selection"
         "auto" is "ladder", or "lifted_coinpress" if one of its own arguments is given. "ladder": the errors of four structures are
@@ -76,7 +102,8 @@ def estimate_gaussian(
     structure : "auto", "public", "mean", "diagonal" or "full"
         Structure of the ladder's estimate: public mean and covariance; public covariance with a private mean; private variances
         along the eigenvectors of the public covariance; a full, shrunk private covariance. "auto" minimizes the predicted error.
-    {mode}
+    mode : "practical" or "theory"
+        Constants that do well in practice, or those of the proofs. Same privacy.
         The constants of the proofs include union bounds; the ladder has practical ones only.
     rounds : int, optional
         Rounds of the covariance recursion of the other methods; None applies the public rule.
@@ -85,7 +112,14 @@ def estimate_gaussian(
     require_precondition : bool
         Of the other methods: refuse public rows that cannot precondition instead of falling back to the trace bound.
 
-    {ledger, random_state, threads, progress}
+    ledger : Ledger, optional
+        Debited before the first read, by what `budget` says is spent.
+    random_state : None or int
+        None: fresh operating-system keys. int: repeatable, warned about, `private=False`.
+    threads : int, optional
+        Number of threads; by default one for each core. Passes over few numbers wake none. Never changes the answer.
+    progress : bool, optional
+        Whether a progress bar is shown; by default on a terminal, for long work.
 
     Returns
     -------
@@ -99,7 +133,8 @@ def estimate_gaussian(
 
     Raises
     ------
-    {raises}
+    InputError, BudgetError, LedgerError
+        For public data and arguments, the form of the private data, and the budget. Never for the content of `x_priv`.
 
     Privacy
     -------

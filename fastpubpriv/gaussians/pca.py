@@ -38,13 +38,11 @@ from fastpubpriv.results.estimates import PCAResult
 from fastpubpriv.results.public_draws import chi2_quantile
 from fastpubpriv.results.reasons import Reason, first_of
 from fastpubpriv.session import Session
-from fastpubpriv.shared_docs import shared_docs
 
 # Quantile of the distances of public rows that is the radius without a private count.
 PUBLIC_QUANTILE = 0.9
 
 
-@shared_docs
 @user_level
 def private_pca(
     x_priv: Any,
@@ -68,10 +66,12 @@ def private_pca(
 
     Parameters
     ----------
-    {x_priv}
+    x_priv : (n_priv, dim) array-like, path, frame, table or Rows
+        Private rows.
         Rows outside the ball are projected onto its surface. A row with a missing cell is left out if the radius comes from a
         count, which then also gives their number; otherwise it counts as a row at the center.
-    {budget}
+    budget : ZCDP, ApproxDP or PureDP
+        Spent whole, and debited before `x_priv` is read.
     center : float or (dim,), optional
         Center of the ball, a public number; by default the mean of the public rows.
     radius : float > 0 or "auto", optional
@@ -85,12 +85,35 @@ def private_pca(
     x_pub : (n_pub, dim), optional
         Public rows, at least two distinct ones. Their second moment is averaged with the private one by inverse variance; the
         weight is a function of public and released numbers, and small if the two disagree.
-    {columns, person, keep, rows_per_person}
+    columns : str, int or list of these, optional
+        Numeric columns by name or, of an array, by number; by default all, in their order.
+    person : str or (n_priv,) array-like, optional
+        Column that says whose row it is, or the identifiers themselves: the call then protects all rows of a person together
+        (user-level privacy); say by `keep` or `rows_per_person` what stands for a person. Rows without an identifier are left
+        out. A text that is a number in its usual form (7, -3, 7.0) is that number, whatever the form of the table; "07" and "7"
+        are two persons. Whole numbers beyond 2^53 are rounded in columns of numbers: keep them as text. By default each row is
+        protected by itself.
+    keep : "row", "mean" or "sum", optional
+        With `person`: "mean", for each column the mean of the numbers in the person's rows, so that each person counts once; or
+        "sum", their sum (0 for a person without any), whose total is that of all rows. Public rows that have the column of
+        persons are treated alike, others are of persons already. "row", which `rows_per_person` implies: rows.
+    rows_per_person : int or "auto", optional
+        With `person`: at most how many rows of each person are used, chosen as if at random. For k rows the budget is spent at
+        row level with rho / k^2 or epsilon / k; "auto" chooses k with a sixteenth of it, and a given k spends 1/64 on how many
+        persons have more rows: reason "rows_left_out" if surely more than 2 % do. Rows that a person does not have are in no
+        count; a method that cannot tell them from rows at a center refuses k > 1 before the debit.
 
     n_components : int from 1 to dim
         Number of directions.
 
-    {ledger, random_state, threads, progress}
+    ledger : Ledger, optional
+        Debited before the first read, by what `budget` says is spent.
+    random_state : None or int
+        None: fresh operating-system keys. int: repeatable, warned about, `private=False`.
+    threads : int, optional
+        Number of threads; by default one for each core. Passes over few numbers wake none. Never changes the answer.
+    progress : bool, optional
+        Whether a progress bar is shown; by default on a terminal, for long work.
 
     Returns
     -------
@@ -104,7 +127,8 @@ def private_pca(
 
     Raises
     ------
-    {raises}
+    InputError, BudgetError, LedgerError
+        For public data and arguments, the form of the private data, and the budget. Never for the content of `x_priv`.
 
     Privacy
     -------

@@ -9,6 +9,7 @@ import numpy as np
 
 from fastpubpriv import session, validation
 from fastpubpriv._types import Keep, RowsPerPerson, Score, SelectionLaw, SelectionMethod
+from fastpubpriv.defaults import FAILURE_PROB
 from fastpubpriv.errors import InputError, warn
 from fastpubpriv.estimators.user_level import user_level
 from fastpubpriv.mechanisms import selection
@@ -20,7 +21,6 @@ from fastpubpriv.privacy.calibrated_budget import without_delta
 from fastpubpriv.release.release import MAX_CANDIDATES
 from fastpubpriv.results.mixture import SelectionResult
 from fastpubpriv.results.reasons import Reason
-from fastpubpriv.shared_docs import FAILURE_PROB, shared_docs
 from fastpubpriv.sources import Rows
 
 __all__ = ["Hypotheses", "required_n", "select_hypothesis"]
@@ -29,7 +29,6 @@ MOST_CELLS = 4096
 MOST_DRAWS = 2**15 - 1
 
 
-@shared_docs
 def required_n(
     candidates: int, accuracy: float, epsilon: float, failure_prob: float = FAILURE_PROB
 ) -> int:
@@ -43,7 +42,8 @@ def required_n(
         Twice the slack, in total variation.
     epsilon : float
         Epsilon of the selection. Under ZCDP(rho) the exponential mechanism runs at epsilon = sqrt(8 rho).
-    {failure_prob}
+    failure_prob : float in (0, 1), default 0.05
+        Probability with which a bound of this call may fail. A failure costs accuracy, never privacy.
 
     Returns
     -------
@@ -84,7 +84,6 @@ def required_n(
     )
 
 
-@shared_docs
 @user_level
 def select_hypothesis(
     x_priv: Any,
@@ -114,7 +113,8 @@ def select_hypothesis(
 
     Parameters
     ----------
-    {x_priv}
+    x_priv : (n_priv, dim) array-like, path, frame, table or Rows
+        Private rows.
         A row with a missing or infinite entry lies in no set, but counts in n_priv: it speaks against every hypothesis, and many
         such rows may decide the choice. Nothing is released about their number, so that no reason says so.
     hypotheses : list of MixtureResult, triple of arrays, or Hypotheses
@@ -123,7 +123,23 @@ def select_hypothesis(
         variances that are not positive are excluded. Columns with names are matched with those of the rows by name.
     budget : PureDP, ApproxDP or ZCDP
         Debited before `x_priv` is read. Of ApproxDP only the epsilon is spent.
-    {columns, person, keep, rows_per_person}
+    columns : str, int or list of these, optional
+        Numeric columns by name or, of an array, by number; by default all, in their order.
+    person : str or (n_priv,) array-like, optional
+        Column that says whose row it is, or the identifiers themselves: the call then protects all rows of a person together
+        (user-level privacy); say by `keep` or `rows_per_person` what stands for a person. Rows without an identifier are left
+        out. A text that is a number in its usual form (7, -3, 7.0) is that number, whatever the form of the table; "07" and "7"
+        are two persons. Whole numbers beyond 2^53 are rounded in columns of numbers: keep them as text. By default each row is
+        protected by itself.
+    keep : "row", "mean" or "sum", optional
+        With `person`: "mean", for each column the mean of the numbers in the person's rows, so that each person counts once; or
+        "sum", their sum (0 for a person without any), whose total is that of all rows. Public rows that have the column of
+        persons are treated alike, others are of persons already. "row", which `rows_per_person` implies: rows.
+    rows_per_person : int or "auto", optional
+        With `person`: at most how many rows of each person are used, chosen as if at random. For k rows the budget is spent at
+        row level with rho / k^2 or epsilon / k; "auto" chooses k with a sixteenth of it, and a given k spends 1/64 on how many
+        persons have more rows: reason "rows_left_out" if surely more than 2 % do. Rows that a person does not have are in no
+        count; a method that cannot tell them from rows at a center refuses k > 1 before the debit.
 
     accuracy : float in (0, 1), optional
         Twice the desired slack in total variation; there is a warning if n_priv rows do not guarantee it.
@@ -152,10 +168,18 @@ def select_hypothesis(
         For "log_ratio", in nats, from 1/512 to 31 and rounded to 512ths: log ratios of a hypothesis to the best of the list at a
         row are clipped here. A smaller clip makes the selection less noisy and more robust, but does not distinguish hypotheses
         that are poor at most rows.
-    {failure_prob}
+    failure_prob : float in (0, 1), default 0.05
+        Probability with which a bound of this call may fail. A failure costs accuracy, never privacy.
         It is the failure probability of the bound `slack` of the result.
 
-    {ledger, random_state, threads, progress}
+    ledger : Ledger, optional
+        Debited before the first read, by what `budget` says is spent.
+    random_state : None or int
+        None: fresh operating-system keys. int: repeatable, warned about, `private=False`.
+    threads : int, optional
+        Number of threads; by default one for each core. Passes over few numbers wake none. Never changes the answer.
+    progress : bool, optional
+        Whether a progress bar is shown; by default on a terminal, for long work.
 
     Returns
     -------

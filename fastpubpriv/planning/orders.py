@@ -8,13 +8,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from fastpubpriv import validation
+from fastpubpriv.defaults import FAILURE_PROB
 from fastpubpriv.errors import BudgetError, InputError
 from fastpubpriv.estimators.radii import failure_probability
 from fastpubpriv.privacy import ZCDP, ApproxDP, Budget, PureDP
 from fastpubpriv.results.base import Value
 from fastpubpriv.results.fields import value_class
 from fastpubpriv.results.result_tables import Facts, Table
-from fastpubpriv.shared_docs import FAILURE_PROB, shared_docs
 
 # Sample sizes term by term: orders of growth with unknown constants, never a recommendation.
 LABEL = "up to constants and logs"
@@ -317,7 +317,6 @@ def _optional(check: Callable[..., Any], name: str, value: Any, **limits: Any) -
     return None if value is None else check(name, value, **limits)
 
 
-@shared_docs
 def order_bounds(
     theorem: str,
     *,
@@ -348,7 +347,8 @@ def order_bounds(
         Target total-variation distance, alpha.
     budget : ZCDP, ApproxDP or PureDP
         Must have the privacy notion of the theorem.
-    {failure_prob}
+    failure_prob : float in (0, 1), default 0.05
+        Probability with which a bound of this call may fail. A failure costs accuracy, never privacy.
         beta in the paper.
     pub_priv_gap : float in [0, 1)
         Total-variation gap, gamma; "B.12" only.

@@ -11,13 +11,13 @@ import numpy as np
 
 from fastpubpriv import validation
 from fastpubpriv._types import FloatArray, IntArray
+from fastpubpriv.defaults import FAILURE_PROB
 from fastpubpriv.privacy.noise_quantiles import noise_quantile
 from fastpubpriv.results import plots
 from fastpubpriv.results.base import MOST_IN_REPR, Result, Value
 from fastpubpriv.results.fields import array, value_class
 from fastpubpriv.results.interval_parts import fact_of_rows_used
 from fastpubpriv.results.result_tables import Facts, Table, TableColumn
-from fastpubpriv.shared_docs import FAILURE_PROB
 from fastpubpriv.sources.column_names import points
 
 

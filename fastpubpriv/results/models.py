@@ -23,7 +23,6 @@ from fastpubpriv.results.fields import array, column, value_class
 from fastpubpriv.results.public_draws import normal_quantile
 from fastpubpriv.results.reasons import Reason
 from fastpubpriv.results.result_tables import Facts, Table, percent, table_of, with_reasons
-from fastpubpriv.shared_docs import shared_docs
 from fastpubpriv.sources import column_names, private_rows
 from fastpubpriv.sources.column_names import points, term_values
 from fastpubpriv.sources.dask_backend import is_dask
@@ -346,7 +345,6 @@ class LinearModel(Result):
         return "coefficients", self.coefficients.ravel()
 
 
-@shared_docs
 @value_class
 class TrainingResult(LinearModel):
     """A released linear model of a label, or of the log-odds of the second of two classes.
@@ -382,7 +380,17 @@ class TrainingResult(LinearModel):
         Intervals of [intercept, coefficients] are centered here: least squares, or maximum likelihood, of the private rows, pooled
         with public rows if they agree. The tails extend them for distant rows, which noise partly hides; they are zero for public
         rows alone. With tails="light" they are zero too, and the center is the estimate. The center of a reference level is NaN.
-    {method_and_loss, model_terms, model_classes, model_design}
+    method, loss : str
+        The method and loss that were used.
+    terms : tuple of str
+        Terms of the linear predictor: columns, indicators of missing cells, and levels of categories ("month=2"). A column that
+        is constant in the public rows has no term, or one with a coefficient of NaN in a TrainingResult.
+    classes : (k,) float64
+        The labels of a model of classes, else empty; 0, 1, ... for texts, which are stored in `design`.
+    design : mapping
+        How the terms are computed from columns: "texts" has the categories of each text column, "classes" those of a text
+        label, "reference" the levels that others are compared with, and "average" the shares of their columns' levels in public
+        rows, which stand for a level that is not listed. Without "source" the terms are the columns.
     public_drift : float
         Factor by which the variance of the public fit had to be enlarged to agree with the private rows; 1 if they agree.
     rows_behind : (terms,) float64
@@ -624,7 +632,6 @@ class TrainingResult(LinearModel):
 # Models trained by noisy gradients.
 
 
-@shared_docs
 @value_class
 class DescentResult(LinearModel):
     """A released linear model with one or several outputs; with intervals for classes with the softmax loss.
@@ -640,7 +647,17 @@ class DescentResult(LinearModel):
         The scores if all terms are zero.
     public_coefficients, public_intercept
         The same from the public rows alone, at no privacy cost.
-    {method_and_loss, model_terms, model_classes, model_design}
+    method, loss : str
+        The method and loss that were used.
+    terms : tuple of str
+        Terms of the linear predictor: columns, indicators of missing cells, and levels of categories ("month=2"). A column that
+        is constant in the public rows has no term, or one with a coefficient of NaN in a TrainingResult.
+    classes : (k,) float64
+        The labels of a model of classes, else empty; 0, 1, ... for texts, which are stored in `design`.
+    design : mapping
+        How the terms are computed from columns: "texts" has the categories of each text column, "classes" those of a text
+        label, "reference" the levels that others are compared with, and "average" the shares of their columns' levels in public
+        rows, which stand for a level that is not listed. Without "source" the terms are the columns.
     standard_error, interval_center, tail_below, tail_above : (outputs * (1 + terms),) float64
         For [intercept, coefficients], class by class, as for `TrainingResult`: intervals are centered at the maximum likelihood of
         the private rows, pooled with public rows if they agree, and include sampling. Scores of classes are identified up to a

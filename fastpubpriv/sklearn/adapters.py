@@ -44,7 +44,6 @@ from fastpubpriv.mixtures.separated.separated_mixture import learn_separated_mix
 from fastpubpriv.privacy import Budget, Cost, Ledger
 from fastpubpriv.release.account import before_debit
 from fastpubpriv.results.base import short
-from fastpubpriv.shared_docs import shared_docs
 from fastpubpriv.sources import private_rows
 from fastpubpriv.sources.arrow_streams import in_memory, public_in_memory
 from fastpubpriv.sources.bound import BoundTable
@@ -99,11 +98,6 @@ class PublicPrivateEstimator(BaseEstimator):
 
     __metadata_request__fit = {"X_pub": True}  # noqa: RUF012  # no field: scikit-learn reads it
     _may_lack_public: ClassVar[bool] = False  # whether `fit` works without public rows
-
-    def __init_subclass__(cls, **given: Any) -> None:
-        """Fill in the shared texts of the docstring."""
-        super().__init_subclass__(**given)
-        shared_docs(cls)
 
     def __sklearn_tags__(self) -> Any:
         """Allow missing cells in private rows, whose content never raises."""
@@ -284,9 +278,17 @@ class PublicPrivateScaler(OneToOneFeatureMixin, TransformerMixin, PublicPrivateE
 
     Parameters
     ----------
-    {fit_budget, public_parameter}
+    budget : ZCDP or ApproxDP
+        What one fit costs.
+    X_pub : (m, d) array-like or frame, optional
+        Public rows of every fit, here or in `fit`, not in both; copies and pickles of the estimator hold them. In the units in
+        which private rows reach this estimator: behind a transformer of a pipeline, pass them to `fit` to have them transformed
+        too.
 
-    {ledger_file, test_seed}
+    ledger : str, optional
+        Path of a ledger file.
+    random_state : int, optional
+        For tests only.
 
     Attributes
     ----------
@@ -332,14 +334,22 @@ class SemiPrivatePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PublicPr
 
     Parameters
     ----------
-    {fit_budget, public_parameter}
+    budget : ZCDP or ApproxDP
+        What one fit costs.
+    X_pub : (m, d) array-like or frame, optional
+        Public rows of every fit, here or in `fit`, not in both; copies and pickles of the estimator hold them. In the units in
+        which private rows reach this estimator: behind a transformer of a pipeline, pass them to `fit` to have them transformed
+        too.
 
     n_components : int, optional
         Number of components; all by default.
     structure : str
         As in `estimate_gaussian`.
 
-    {ledger_file, test_seed}
+    ledger : str, optional
+        Path of a ledger file.
+    random_state : int, optional
+        For tests only.
 
     Attributes
     ----------
@@ -431,15 +441,22 @@ class PublicPrivateGaussian(_ReleasedDensity):
 
     Parameters
     ----------
-    {fit_budget}
+    budget : ZCDP or ApproxDP
+        What one fit costs.
     bounds : (lowest, highest), optional
         Ranges of the features, as in `estimate_gaussian`.
-    {public_parameter}
+    X_pub : (m, d) array-like or frame, optional
+        Public rows of every fit, here or in `fit`, not in both; copies and pickles of the estimator hold them. In the units in
+        which private rows reach this estimator: behind a transformer of a pipeline, pass them to `fit` to have them transformed
+        too.
 
     method, structure : str
         As in `estimate_gaussian`.
 
-    {ledger_file, test_seed}
+    ledger : str, optional
+        Path of a ledger file.
+    random_state : int, optional
+        For tests only.
 
     Attributes
     ----------
@@ -484,10 +501,14 @@ class PublicPrivateGaussianMixture(_ReleasedDensity):
 
     Parameters
     ----------
-    {fit_budget}
+    budget : ZCDP or ApproxDP
+        What one fit costs.
     bounds : (lowest, highest), optional
         Ranges of the columns, as in `learn_separated_mixture`.
-    {public_parameter}
+    X_pub : (m, d) array-like or frame, optional
+        Public rows of every fit, here or in `fit`, not in both; copies and pickles of the estimator hold them. In the units in
+        which private rows reach this estimator: behind a transformer of a pipeline, pass them to `fit` to have them transformed
+        too.
 
     n_components : int
         Number of components, public.
@@ -496,7 +517,10 @@ class PublicPrivateGaussianMixture(_ReleasedDensity):
     method : str
         As in `learn_separated_mixture`.
 
-    {ledger_file, test_seed}
+    ledger : str, optional
+        Path of a ledger file.
+    random_state : int, optional
+        For tests only.
 
     Attributes
     ----------
@@ -649,12 +673,22 @@ class SemiPrivateLinearRegression(RegressorMixin, _SemiPrivateLinear):
 
     Parameters
     ----------
-    {linear_fit_budget, public_parameter, public_labels_parameter}
+    budget : ZCDP, ApproxDP or PureDP
+        What one fit costs.
+    X_pub : (m, d) array-like or frame, optional
+        Public rows of every fit, here or in `fit`, not in both; copies and pickles of the estimator hold them. In the units in
+        which private rows reach this estimator: behind a transformer of a pipeline, pass them to `fit` to have them transformed
+        too.
+    y_pub : (m,) array-like, optional
+        Labels of these public rows, in the same place; missing (NaN) where unknown.
 
     method, tails, x_bounds, y_bounds, categories, reference, y_scale, weight_cap
         As in `linear_regression`.
 
-    {ledger_file, test_seed}
+    ledger : str, optional
+        Path of a ledger file.
+    random_state : int, optional
+        For tests only.
 
     Attributes
     ----------
@@ -695,18 +729,27 @@ class SemiPrivateLogisticRegression(ClassifierMixin, _SemiPrivateLinear):
 
     Parameters
     ----------
-    {linear_fit_budget}
+    budget : ZCDP, ApproxDP or PureDP
+        What one fit costs.
     classes : sequence of two labels, optional
         The two classes, public; by default the two labels of the public rows. Another label of a private row is treated as
         missing.
-    {public_parameter, public_labels_parameter}
+    X_pub : (m, d) array-like or frame, optional
+        Public rows of every fit, here or in `fit`, not in both; copies and pickles of the estimator hold them. In the units in
+        which private rows reach this estimator: behind a transformer of a pipeline, pass them to `fit` to have them transformed
+        too.
+    y_pub : (m,) array-like, optional
+        Labels of these public rows, in the same place; missing (NaN) where unknown.
 
     class_weight : mapping of each class to a number above 0, or "public", optional
         As in `logistic_regression`.
     method, tails, x_bounds, categories, reference, weight_cap
         As in `logistic_regression`.
 
-    {ledger_file, test_seed}
+    ledger : str, optional
+        Path of a ledger file.
+    random_state : int, optional
+        For tests only.
 
     Attributes
     ----------

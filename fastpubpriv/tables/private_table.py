@@ -11,7 +11,6 @@ from fastpubpriv._types import Keep, RowsPerPerson
 from fastpubpriv.errors import BudgetError, FastPubPrivError, InputError
 from fastpubpriv.privacy import ZCDP, ApproxDP, Budget, Cost, Ledger, Neighbors, PureDP
 from fastpubpriv.release.account import check_ledger
-from fastpubpriv.shared_docs import shared_docs
 from fastpubpriv.sources.arrow_streams import StreamTable
 from fastpubpriv.sources.bound import (
     Binding,
@@ -35,13 +34,13 @@ UNSPLIT = (
 PICKLED = ("person", "keep", "rows_per_person", "threads", "progress", "choice")
 
 
-@shared_docs
 class PrivateTable(BoundFunctions, BoundTable):
     """Private rows bound once to their public rows, ledger and persons; every function with a ledger is a method.
 
     Parameters
     ----------
-    {x_priv}
+    x_priv : (n_priv, dim) array-like, path, frame, table or Rows
+        Private rows.
         In any form that the functions take. A stream is read now, and once.
     x_pub : (n_pub, dim) array-like, path, frame or table, optional
         Public rows of all calls. Where a call lists keys, these are used.
@@ -49,7 +48,21 @@ class PrivateTable(BoundFunctions, BoundTable):
         What all calls together may cost. Alone it makes a ledger in memory. `total / 12` pays for exactly twelve calls.
     ledger : path or Ledger, optional
         Debited by every call; the file of a path is opened, or made with `total`.
-    {person, keep, rows_per_person}
+    person : str or (n_priv,) array-like, optional
+        Column that says whose row it is, or the identifiers themselves: the call then protects all rows of a person together
+        (user-level privacy); say by `keep` or `rows_per_person` what stands for a person. Rows without an identifier are left
+        out. A text that is a number in its usual form (7, -3, 7.0) is that number, whatever the form of the table; "07" and "7"
+        are two persons. Whole numbers beyond 2^53 are rounded in columns of numbers: keep them as text. By default each row is
+        protected by itself.
+    keep : "row", "mean" or "sum", optional
+        With `person`: "mean", for each column the mean of the numbers in the person's rows, so that each person counts once; or
+        "sum", their sum (0 for a person without any), whose total is that of all rows. Public rows that have the column of
+        persons are treated alike, others are of persons already. "row", which `rows_per_person` implies: rows.
+    rows_per_person : int or "auto", optional
+        With `person`: at most how many rows of each person are used, chosen as if at random. For k rows the budget is spent at
+        row level with rho / k^2 or epsilon / k; "auto" chooses k with a sixteenth of it, and a given k spends 1/64 on how many
+        persons have more rows: reason "rows_left_out" if surely more than 2 % do. Rows that a person does not have are in no
+        count; a method that cannot tell them from rows at a center refuses k > 1 before the debit.
         A call may say otherwise. "auto" is paid by the first call; later ones use its choice.
     threads : int, optional
         As in every function, for all calls.

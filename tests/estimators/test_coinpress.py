@@ -27,13 +27,13 @@ from fastpubpriv import (
     weighted_mean,
 )
 from fastpubpriv.auditing import record_replay
+from fastpubpriv.defaults import FAILURE_PROB
 from fastpubpriv.errors import AccuracyWarning, InputError
 from fastpubpriv.estimators import column_means, radii
 from fastpubpriv.estimators import weighted_mean as weighted_means
 from fastpubpriv.estimators.radii import best_steps, chi_radius, gap_radius, predict_steps
 from fastpubpriv.privacy.spending import GaussianSpending
 from fastpubpriv.release import transcript as transcripts
-from fastpubpriv.shared_docs import FAILURE_PROB
 
 pytestmark = pytest.mark.filterwarnings("ignore::fastpubpriv.AccuracyWarning")
 

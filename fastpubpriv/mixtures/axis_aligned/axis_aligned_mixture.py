@@ -12,6 +12,7 @@ from scipy.linalg import solve_triangular
 
 from fastpubpriv import session, validation
 from fastpubpriv._types import AxisMixtureMethod, FloatArray, Keep, RowsPerPerson
+from fastpubpriv.defaults import FAILURE_PROB
 from fastpubpriv.errors import BudgetError, InfeasibleError, InputError
 from fastpubpriv.estimators.linalg import known_root
 from fastpubpriv.estimators.output_bounds import Box, bounded, checked_bounds
@@ -35,7 +36,6 @@ from fastpubpriv.privacy.calibrated_budget import has_delta
 from fastpubpriv.results.mixture import MixtureResult
 from fastpubpriv.results.reasons import Reason
 from fastpubpriv.session import Registry
-from fastpubpriv.shared_docs import FAILURE_PROB, shared_docs
 from fastpubpriv.sources import Rows
 from fastpubpriv.sources.views import linear_rows, split_rows
 
@@ -272,7 +272,6 @@ def method_for_rows(
     return chosen
 
 
-@shared_docs
 @user_level
 def learn_axis_aligned_mixture(
     x_priv: Any,
@@ -301,7 +300,8 @@ def learn_axis_aligned_mixture(
 
     Parameters
     ----------
-    {values}
+    x_priv : (n_priv,) or (n_priv, dim) array-like, path, frame, table or Rows
+        Private rows, or the values of one column.
         A row with a missing or infinite entry is ignored, but counts in n_priv.
     budget : ApproxDP, ZCDP or PureDP
         Debited before `x_priv` is read. Without public rows it must be ApproxDP, unless `bounds` are finite in every column. With
@@ -313,7 +313,28 @@ def learn_axis_aligned_mixture(
         Common variance of all components, if it is publicly known. Then only weights and means are learned.
     covariance : (dim, dim), optional
         The same as a matrix; one of the two.
-    {bounds_of_means, matched_columns, person, keep, rows_per_person}
+    bounds : (lowest, highest), optional
+        What columns can hold, known without the data: numbers, or vectors (dim,); an end may be infinite. Means are clipped to
+        them, and no Gaussian stays wider than a column within them can be. One whose mean lay more than one of its deviations
+        outside says "clipped". Private rows are not clipped, and nothing is spent on it.
+    columns : str, int or list of these, optional
+        Numeric columns by name or, of an array, by number, the same for both data sets; by default all of `x_priv`, in their
+        order. Where both data sets have names for their columns, these are matched by name.
+    person : str or (n_priv,) array-like, optional
+        Column that says whose row it is, or the identifiers themselves: the call then protects all rows of a person together
+        (user-level privacy); say by `keep` or `rows_per_person` what stands for a person. Rows without an identifier are left
+        out. A text that is a number in its usual form (7, -3, 7.0) is that number, whatever the form of the table; "07" and "7"
+        are two persons. Whole numbers beyond 2^53 are rounded in columns of numbers: keep them as text. By default each row is
+        protected by itself.
+    keep : "row", "mean" or "sum", optional
+        With `person`: "mean", for each column the mean of the numbers in the person's rows, so that each person counts once; or
+        "sum", their sum (0 for a person without any), whose total is that of all rows. Public rows that have the column of
+        persons are treated alike, others are of persons already. "row", which `rows_per_person` implies: rows.
+    rows_per_person : int or "auto", optional
+        With `person`: at most how many rows of each person are used, chosen as if at random. For k rows the budget is spent at
+        row level with rho / k^2 or epsilon / k; "auto" chooses k with a sixteenth of it, and a given k spends 1/64 on how many
+        persons have more rows: reason "rows_left_out" if surely more than 2 % do. Rows that a person does not have are in no
+        count; a method that cannot tell them from rows at a center refuses k > 1 before the debit.
 
     n_components : int
         Maximum number of components, 1 to 64. Fewer are returned if they explain the rows.
@@ -323,10 +344,21 @@ def learn_axis_aligned_mixture(
         "auto" is "cells" for one column, and for several "dp_em" with public rows and "sketch" without; see the notes.
     min_weight : float in (0, 1 / n_components], optional
         Minimum weight of the components that "sketch" finds in columns; default 0.1, or half of 1 / n_components if that is less.
-    {failure_prob}
+    failure_prob : float in (0, 1), default 0.05
+        Probability with which a bound of this call may fail. A failure costs accuracy, never privacy.
         It applies to `accuracy` and to the sizes of method="list_decoding".
 
-    {ledger, random_state, threads, progress, max_memory}
+    ledger : Ledger, optional
+        Debited before the first read, by what `budget` says is spent.
+    random_state : None or int
+        None: fresh operating-system keys. int: repeatable, warned about, `private=False`.
+    threads : int, optional
+        Number of threads; by default one for each core. Passes over few numbers wake none. Never changes the answer.
+    progress : bool, optional
+        Whether a progress bar is shown; by default on a terminal, for long work.
+    max_memory : float, optional
+        Most bytes that counting may take, were every row in a bin of its own; by default no limit. A call that may need more is
+        refused before it pays, by public numbers alone. Never changes the answer.
 
     Returns
     -------

@@ -14,6 +14,7 @@ from scipy.linalg import solve_triangular
 
 from fastpubpriv import session, validation
 from fastpubpriv._types import Accounting, FloatArray, Keep, Mode, RowsPerPerson
+from fastpubpriv.defaults import FAILURE_PROB
 from fastpubpriv.errors import BudgetError, InputError, warn
 from fastpubpriv.estimators.user_level import user_level
 from fastpubpriv.kernels.bins import BinRule
@@ -25,7 +26,6 @@ from fastpubpriv.privacy.calibrated_budget import has_delta
 from fastpubpriv.privacy.calibration import paper_event, stable_event
 from fastpubpriv.results.reasons import Reason, Reasons
 from fastpubpriv.session import Session
-from fastpubpriv.shared_docs import FAILURE_PROB, shared_docs
 from fastpubpriv.sources import Rows
 from fastpubpriv.sources.views import linear_rows, pairs_of, split_rows
 
@@ -226,7 +226,6 @@ def release_means(
 # ---- List decoders of one parameter: scales of any mixture, or means for a known scale -----------------------------------
 
 
-@shared_docs
 @user_level
 def decode_variances(
     x_priv: Any,
@@ -249,19 +248,49 @@ def decode_variances(
 
     Parameters
     ----------
-    {values}
+    x_priv : (n_priv,) or (n_priv, dim) array-like, path, frame, table or Rows
+        Private rows, or the values of one column.
         Rows of neighboring positions are paired; an odd last one is dropped.
-    {approx_budget, columns, person, keep, rows_per_person}
+    budget : ApproxDP
+        Spent whole, for all columns together, and debited before `x_priv` is read.
+    columns : str, int or list of these, optional
+        Numeric columns by name or, of an array, by number; by default all, in their order.
+    person : str or (n_priv,) array-like, optional
+        Column that says whose row it is, or the identifiers themselves: the call then protects all rows of a person together
+        (user-level privacy); say by `keep` or `rows_per_person` what stands for a person. Rows without an identifier are left
+        out. A text that is a number in its usual form (7, -3, 7.0) is that number, whatever the form of the table; "07" and "7"
+        are two persons. Whole numbers beyond 2^53 are rounded in columns of numbers: keep them as text. By default each row is
+        protected by itself.
+    keep : "row", "mean" or "sum", optional
+        With `person`: "mean", for each column the mean of the numbers in the person's rows, so that each person counts once; or
+        "sum", their sum (0 for a person without any), whose total is that of all rows. Public rows that have the column of
+        persons are treated alike, others are of persons already. "row", which `rows_per_person` implies: rows.
+    rows_per_person : int or "auto", optional
+        With `person`: at most how many rows of each person are used, chosen as if at random. For k rows the budget is spent at
+        row level with rho / k^2 or epsilon / k; "auto" chooses k with a sixteenth of it, and a given k spends 1/64 on how many
+        persons have more rows: reason "rows_left_out" if surely more than 2 % do. Rows that a person does not have are in no
+        count; a method that cannot tell them from rows at a center refuses k > 1 before the debit.
 
-    {min_weight, mode}
+    min_weight : float in (0, 1]
+        Gaussians of at least this weight are to be found: 1 - gamma in the paper.
+    mode : "practical" or "theory"
+        Constants that do well in practice, or those of the proofs. Same privacy.
         "practical" lists bins with half the mass in the best bin of such a Gaussian, at most `max_scales` of them; "theory"
         returns an empty list if there are more than 12 / min_weight^2.
     max_scales : int
         With mode="practical", maximum length of the list of a column.
-    {failure_prob}
+    failure_prob : float in (0, 1), default 0.05
+        Probability with which a bound of this call may fail. A failure costs accuracy, never privacy.
         With mode="theory", warn, from public numbers, if the theorem requires more rows.
 
-    {ledger, random_state, threads, progress}
+    ledger : Ledger, optional
+        Debited before the first read, by what `budget` says is spent.
+    random_state : None or int
+        None: fresh operating-system keys. int: repeatable, warned about, `private=False`.
+    threads : int, optional
+        Number of threads; by default one for each core. Passes over few numbers wake none. Never changes the answer.
+    progress : bool, optional
+        Whether a progress bar is shown; by default on a terminal, for long work.
 
     Returns
     -------
@@ -270,7 +299,8 @@ def decode_variances(
 
     Raises
     ------
-    {raises}
+    InputError, BudgetError, LedgerError
+        For public data and arguments, the form of the private data, and the budget. Never for the content of `x_priv`.
 
     Privacy
     -------
@@ -326,7 +356,6 @@ def decode_variances(
         )
 
 
-@shared_docs
 @user_level
 def decode_means(
     x_priv: Any,
@@ -350,18 +379,51 @@ def decode_means(
 
     Parameters
     ----------
-    {values}
+    x_priv : (n_priv,) or (n_priv, dim) array-like, path, frame, table or Rows
+        Private rows, or the values of one column.
     std : float or (dim,)
         A public scale for each column: at least the standard deviation of the Gaussians to be found, and less than twice that.
-    {approx_budget, columns, person, keep, rows_per_person}
+    budget : ApproxDP
+        Spent whole, for all columns together, and debited before `x_priv` is read.
+    columns : str, int or list of these, optional
+        Numeric columns by name or, of an array, by number; by default all, in their order.
+    person : str or (n_priv,) array-like, optional
+        Column that says whose row it is, or the identifiers themselves: the call then protects all rows of a person together
+        (user-level privacy); say by `keep` or `rows_per_person` what stands for a person. Rows without an identifier are left
+        out. A text that is a number in its usual form (7, -3, 7.0) is that number, whatever the form of the table; "07" and "7"
+        are two persons. Whole numbers beyond 2^53 are rounded in columns of numbers: keep them as text. By default each row is
+        protected by itself.
+    keep : "row", "mean" or "sum", optional
+        With `person`: "mean", for each column the mean of the numbers in the person's rows, so that each person counts once; or
+        "sum", their sum (0 for a person without any), whose total is that of all rows. Public rows that have the column of
+        persons are treated alike, others are of persons already. "row", which `rows_per_person` implies: rows.
+    rows_per_person : int or "auto", optional
+        With `person`: at most how many rows of each person are used, chosen as if at random. For k rows the budget is spent at
+        row level with rho / k^2 or epsilon / k; "auto" chooses k with a sixteenth of it, and a given k spends 1/64 on how many
+        persons have more rows: reason "rows_left_out" if surely more than 2 % do. Rows that a person does not have are in no
+        count; a method that cannot tell them from rows at a center refuses k > 1 before the debit.
 
-    {min_weight, mode}
+    min_weight : float in (0, 1]
+        Gaussians of at least this weight are to be found: 1 - gamma in the paper.
+    mode : "practical" or "theory"
+        Constants that do well in practice, or those of the proofs. Same privacy.
         "practical" lists bins with half the mass in the best bin of such a Gaussian; "theory" returns an empty list if there are
         more than 12 / min_weight.
-    {failure_prob}
+    failure_prob : float in (0, 1), default 0.05
+        Probability with which a bound of this call may fail. A failure costs accuracy, never privacy.
         With mode="theory", warn, from public numbers, if the theorem requires more rows.
 
-    {ledger, random_state, threads, progress, max_memory}
+    ledger : Ledger, optional
+        Debited before the first read, by what `budget` says is spent.
+    random_state : None or int
+        None: fresh operating-system keys. int: repeatable, warned about, `private=False`.
+    threads : int, optional
+        Number of threads; by default one for each core. Passes over few numbers wake none. Never changes the answer.
+    progress : bool, optional
+        Whether a progress bar is shown; by default on a terminal, for long work.
+    max_memory : float, optional
+        Most bytes that counting may take, were every row in a bin of its own; by default no limit. A call that may need more is
+        refused before it pays, by public numbers alone. Never changes the answer.
 
     Returns
     -------
@@ -370,7 +432,8 @@ def decode_means(
 
     Raises
     ------
-    {raises}
+    InputError, BudgetError, LedgerError
+        For public data and arguments, the form of the private data, and the budget. Never for the content of `x_priv`.
 
     Privacy
     -------
@@ -420,7 +483,6 @@ def decode_means(
 # ---- List decoders of Gaussians: short lists with one close to each component of a mixture, without a known range ---------
 
 
-@shared_docs
 @user_level
 def decode_gaussians(
     x_priv: Any,
@@ -445,22 +507,55 @@ def decode_gaussians(
 
     Parameters
     ----------
-    {values}
+    x_priv : (n_priv,) or (n_priv, dim) array-like, path, frame, table or Rows
+        Private rows, or the values of one column.
         One column only, so dim is 1. The first half of the rows gives scales, the second half means.
-    {approx_budget, columns, person, keep, rows_per_person}
+    budget : ApproxDP
+        Spent whole, for all columns together, and debited before `x_priv` is read.
+    columns : str, int or list of these, optional
+        Numeric columns by name or, of an array, by number; by default all, in their order.
+    person : str or (n_priv,) array-like, optional
+        Column that says whose row it is, or the identifiers themselves: the call then protects all rows of a person together
+        (user-level privacy); say by `keep` or `rows_per_person` what stands for a person. Rows without an identifier are left
+        out. A text that is a number in its usual form (7, -3, 7.0) is that number, whatever the form of the table; "07" and "7"
+        are two persons. Whole numbers beyond 2^53 are rounded in columns of numbers: keep them as text. By default each row is
+        protected by itself.
+    keep : "row", "mean" or "sum", optional
+        With `person`: "mean", for each column the mean of the numbers in the person's rows, so that each person counts once; or
+        "sum", their sum (0 for a person without any), whose total is that of all rows. Public rows that have the column of
+        persons are treated alike, others are of persons already. "row", which `rows_per_person` implies: rows.
+    rows_per_person : int or "auto", optional
+        With `person`: at most how many rows of each person are used, chosen as if at random. For k rows the budget is spent at
+        row level with rho / k^2 or epsilon / k; "auto" chooses k with a sixteenth of it, and a given k spends 1/64 on how many
+        persons have more rows: reason "rows_left_out" if surely more than 2 % do. Rows that a person does not have are in no
+        count; a method that cannot tell them from rows at a center refuses k > 1 before the debit.
 
-    {min_weight, mode}
+    min_weight : float in (0, 1]
+        Gaussians of at least this weight are to be found: 1 - gamma in the paper.
+    mode : "practical" or "theory"
+        Constants that do well in practice, or those of the proofs. Same privacy.
         See `decode_variances`.
     max_scales : int
         With mode="practical", maximum number of scales.
-    {failure_prob}
+    failure_prob : float in (0, 1), default 0.05
+        Probability with which a bound of this call may fail. A failure costs accuracy, never privacy.
         With mode="theory", warn, from public numbers, if the theorem requires more rows.
     accounting : "exact" or "paper"
         "exact": each half has the whole budget, as the halves are disjoint. "paper": the noise of the paper's composition, half of
         the budget for scales and far less for each histogram of means. Its exact cost is lower; a BudgetError is raised if it could
         exceed the budget for the maximum number of scales.
 
-    {ledger, random_state, threads, progress, max_memory}
+    ledger : Ledger, optional
+        Debited before the first read, by what `budget` says is spent.
+    random_state : None or int
+        None: fresh operating-system keys. int: repeatable, warned about, `private=False`.
+    threads : int, optional
+        Number of threads; by default one for each core. Passes over few numbers wake none. Never changes the answer.
+    progress : bool, optional
+        Whether a progress bar is shown; by default on a terminal, for long work.
+    max_memory : float, optional
+        Most bytes that counting may take, were every row in a bin of its own; by default no limit. A call that may need more is
+        refused before it pays, by public numbers alone. Never changes the answer.
 
     Returns
     -------
@@ -469,7 +564,8 @@ def decode_gaussians(
 
     Raises
     ------
-    {raises}
+    InputError, BudgetError, LedgerError
+        For public data and arguments, the form of the private data, and the budget. Never for the content of `x_priv`.
 
     Privacy
     -------
@@ -512,7 +608,6 @@ def decode_gaussians(
     return _decode("decode_gaussians", rows, budget, thresholds, paper=paper, **options)
 
 
-@shared_docs
 @user_level
 def decode_axis_aligned(
     x_priv: Any,
@@ -537,22 +632,54 @@ def decode_axis_aligned(
 
     Parameters
     ----------
-    {x_priv}
+    x_priv : (n_priv, dim) array-like, path, frame, table or Rows
+        Private rows.
         Without a covariance the first half of the rows gives scales, the second half means.
-    {approx_budget}
+    budget : ApproxDP
+        Spent whole, for all columns together, and debited before `x_priv` is read.
     covariance : (dim, dim), optional
         Public covariance that all components share. Rows are multiplied by the inverse of its Cholesky factor, and only means are
         decoded, in those coordinates.
-    {columns, person, keep, rows_per_person}
+    columns : str, int or list of these, optional
+        Numeric columns by name or, of an array, by number; by default all, in their order.
+    person : str or (n_priv,) array-like, optional
+        Column that says whose row it is, or the identifiers themselves: the call then protects all rows of a person together
+        (user-level privacy); say by `keep` or `rows_per_person` what stands for a person. Rows without an identifier are left
+        out. A text that is a number in its usual form (7, -3, 7.0) is that number, whatever the form of the table; "07" and "7"
+        are two persons. Whole numbers beyond 2^53 are rounded in columns of numbers: keep them as text. By default each row is
+        protected by itself.
+    keep : "row", "mean" or "sum", optional
+        With `person`: "mean", for each column the mean of the numbers in the person's rows, so that each person counts once; or
+        "sum", their sum (0 for a person without any), whose total is that of all rows. Public rows that have the column of
+        persons are treated alike, others are of persons already. "row", which `rows_per_person` implies: rows.
+    rows_per_person : int or "auto", optional
+        With `person`: at most how many rows of each person are used, chosen as if at random. For k rows the budget is spent at
+        row level with rho / k^2 or epsilon / k; "auto" chooses k with a sixteenth of it, and a given k spends 1/64 on how many
+        persons have more rows: reason "rows_left_out" if surely more than 2 % do. Rows that a person does not have are in no
+        count; a method that cannot tell them from rows at a center refuses k > 1 before the debit.
 
-    {min_weight, mode}
+    min_weight : float in (0, 1]
+        Gaussians of at least this weight are to be found: 1 - gamma in the paper.
+    mode : "practical" or "theory"
+        Constants that do well in practice, or those of the proofs. Same privacy.
         See `decode_variances`.
     max_scales : int
         With mode="practical", maximum number of scales for each column.
-    {failure_prob}
+    failure_prob : float in (0, 1), default 0.05
+        Probability with which a bound of this call may fail. A failure costs accuracy, never privacy.
         With mode="theory", warn, from public numbers, if the theorem requires more rows.
 
-    {ledger, random_state, threads, progress, max_memory}
+    ledger : Ledger, optional
+        Debited before the first read, by what `budget` says is spent.
+    random_state : None or int
+        None: fresh operating-system keys. int: repeatable, warned about, `private=False`.
+    threads : int, optional
+        Number of threads; by default one for each core. Passes over few numbers wake none. Never changes the answer.
+    progress : bool, optional
+        Whether a progress bar is shown; by default on a terminal, for long work.
+    max_memory : float, optional
+        Most bytes that counting may take, were every row in a bin of its own; by default no limit. A call that may need more is
+        refused before it pays, by public numbers alone. Never changes the answer.
 
     Returns
     -------
@@ -562,7 +689,8 @@ def decode_axis_aligned(
 
     Raises
     ------
-    {raises}
+    InputError, BudgetError, LedgerError
+        For public data and arguments, the form of the private data, and the budget. Never for the content of `x_priv`.
 
     Privacy
     -------

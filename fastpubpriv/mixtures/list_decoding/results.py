@@ -12,6 +12,7 @@ import numpy as np
 
 from fastpubpriv import validation
 from fastpubpriv._types import FloatArray, IntArray
+from fastpubpriv.defaults import FAILURE_PROB
 from fastpubpriv.errors import BudgetError, InfeasibleError, InputError
 from fastpubpriv.privacy import Budget
 from fastpubpriv.privacy.calibrated_budget import has_delta
@@ -20,7 +21,6 @@ from fastpubpriv.privacy.noise_quantiles import noise_quantile
 from fastpubpriv.results.base import Result
 from fastpubpriv.results.fields import array, value_class
 from fastpubpriv.results.result_tables import Facts, Table
-from fastpubpriv.shared_docs import FAILURE_PROB
 
 # ---- List sizes and numbers of rows that the theorems of list decoding and selection require, from public numbers --------
 

@@ -9,6 +9,7 @@ import numpy as np
 
 from fastpubpriv import session, validation
 from fastpubpriv._types import FloatArray, Keep, RowsPerPerson
+from fastpubpriv.defaults import FAILURE_PROB
 from fastpubpriv.errors import BudgetError
 from fastpubpriv.estimators.radii import failure_probability, size
 from fastpubpriv.estimators.user_level import user_level
@@ -45,21 +46,21 @@ from fastpubpriv.privacy.spending import noise_of
 from fastpubpriv.results.mixture import MixtureResult
 from fastpubpriv.results.public_draws import draw_normals, draw_uniforms
 from fastpubpriv.session import Session
-from fastpubpriv.shared_docs import FAILURE_PROB, shared_docs
 from fastpubpriv.sources.open import public_table_of
 
 
-@shared_docs
 def public_only(x_pub: Any, *, n_components: int, columns: Any = None) -> MixtureResult:
     """Mixture fitted to public rows alone: k-means along their principal directions, then a Gaussian for each cluster.
 
     Parameters
     ----------
-    {x_pub}
+    x_pub : (n_pub, dim) array-like, path, frame or table
+        Public rows, finite, in data units.
         Not all equal, at least n_components of them.
     n_components : int
         Maximum number of clusters; fewer are returned if fewer rows are distinct.
-    {columns}
+    columns : str, int or list of these, optional
+        Numeric columns by name or, of an array, by number; by default all, in their order.
 
     Returns
     -------
@@ -185,7 +186,6 @@ def private_lloyd(
     return centers
 
 
-@shared_docs
 @user_level
 def no_public_baseline(
     x_priv: Any,
@@ -209,7 +209,8 @@ def no_public_baseline(
 
     Parameters
     ----------
-    {x_priv}
+    x_priv : (n_priv, dim) array-like, path, frame, table or Rows
+        Private rows.
         A row with a missing or infinite entry belongs to no component but counts in n_priv.
     radius : float > 0
         Radius of a ball that holds the rows, in data units; must not depend on the private rows. Rows outside are clipped.
@@ -217,16 +218,40 @@ def no_public_baseline(
         Spent entirely, and debited before `x_priv` is read.
     center : None, float or (dim,)
         Center of the ball, a public number or vector (zero by default).
-    {columns, person, keep, rows_per_person}
+    columns : str, int or list of these, optional
+        Numeric columns by name or, of an array, by number; by default all, in their order.
+    person : str or (n_priv,) array-like, optional
+        Column that says whose row it is, or the identifiers themselves: the call then protects all rows of a person together
+        (user-level privacy); say by `keep` or `rows_per_person` what stands for a person. Rows without an identifier are left
+        out. A text that is a number in its usual form (7, -3, 7.0) is that number, whatever the form of the table; "07" and "7"
+        are two persons. Whole numbers beyond 2^53 are rounded in columns of numbers: keep them as text. By default each row is
+        protected by itself.
+    keep : "row", "mean" or "sum", optional
+        With `person`: "mean", for each column the mean of the numbers in the person's rows, so that each person counts once; or
+        "sum", their sum (0 for a person without any), whose total is that of all rows. Public rows that have the column of
+        persons are treated alike, others are of persons already. "row", which `rows_per_person` implies: rows.
+    rows_per_person : int or "auto", optional
+        With `person`: at most how many rows of each person are used, chosen as if at random. For k rows the budget is spent at
+        row level with rho / k^2 or epsilon / k; "auto" chooses k with a sixteenth of it, and a given k spends 1/64 on how many
+        persons have more rows: reason "rows_left_out" if surely more than 2 % do. Rows that a person does not have are in no
+        count; a method that cannot tell them from rows at a center refuses k > 1 before the debit.
 
     n_components : int
         Number of components.
-    {failure_prob}
+    failure_prob : float in (0, 1), default 0.05
+        Probability with which a bound of this call may fail. A failure costs accuracy, never privacy.
         The bounds are constants of the learner.
     weight_floor : float in (0, 1)
         No weight is reported below weight_floor / n_components: this share of an equal weight.
 
-    {ledger, random_state, threads, progress}
+    ledger : Ledger, optional
+        Debited before the first read, by what `budget` says is spent.
+    random_state : None or int
+        None: fresh operating-system keys. int: repeatable, warned about, `private=False`.
+    threads : int, optional
+        Number of threads; by default one for each core. Passes over few numbers wake none. Never changes the answer.
+    progress : bool, optional
+        Whether a progress bar is shown; by default on a terminal, for long work.
 
     Returns
     -------
@@ -235,7 +260,8 @@ def no_public_baseline(
 
     Raises
     ------
-    {raises}
+    InputError, BudgetError, LedgerError
+        For public data and arguments, the form of the private data, and the budget. Never for the content of `x_priv`.
 
     Privacy
     -------

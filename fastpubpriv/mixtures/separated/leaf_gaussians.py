@@ -18,6 +18,7 @@ import numpy as np
 
 from fastpubpriv import validation
 from fastpubpriv._types import FloatArray, Mode
+from fastpubpriv.defaults import FAILURE_PROB
 from fastpubpriv.errors import InputError, warn
 from fastpubpriv.estimators.linalg import Whitening
 from fastpubpriv.estimators.preconditioner import (
@@ -53,7 +54,6 @@ from fastpubpriv.results.public_draws import chi2_upper_quantile
 from fastpubpriv.results.reasons import Reason, Reasons
 from fastpubpriv.rowwise.row_maps import RowTree, Rule
 from fastpubpriv.session import Session
-from fastpubpriv.shared_docs import FAILURE_PROB
 
 MOST_COMPONENTS = 1000
 

@@ -22,7 +22,6 @@ from fastpubpriv.results.base import MOST_IN_REPR, Value, explain
 from fastpubpriv.results.fields import array, value_class
 from fastpubpriv.results.public_draws import draw_uniforms
 from fastpubpriv.results.result_tables import Facts, bracketed
-from fastpubpriv.shared_docs import shared_docs
 from fastpubpriv.sources.open import public_rows
 
 # k-means++ on public rows: deterministic, so that no privacy statement depends on its randomness.
@@ -238,7 +237,6 @@ def widest_gap(points: FloatArray, *, min_count: int) -> Gap | None:
     return gap if gap.outer > gap.inner else None
 
 
-@shared_docs
 def terrific_ball(
     x_pub: Any, *, min_count: int, radius_max: float, radius_min: float | None = None
 ) -> Ball | None:
@@ -250,7 +248,8 @@ def terrific_ball(
 
     Parameters
     ----------
-    {x_pub}
+    x_pub : (n_pub, dim) array-like, path, frame or table
+        Public rows, finite, in data units.
     min_count : int of at least 1
         Rows that must lie within r, and again beyond 11 r.
     radius_max : float > 0
@@ -336,13 +335,13 @@ def find_supercluster(
     return Ball(center=points[index], radius=radius * step, index=index)
 
 
-@shared_docs
 def supercluster(x_pub: Any, *, n_components: int, step_factor: float = STEP_FACTOR) -> Ball:
     """Ball around the most isolated public row that cuts no component.
 
     Parameters
     ----------
-    {x_pub}
+    x_pub : (n_pub, dim) array-like, path, frame or table
+        Public rows, finite, in data units.
         At least two rows.
     n_components : int
         Number of components; the radius is at most 3 n_components + 1 steps.

@@ -11,6 +11,7 @@ import numpy as np
 
 from fastpubpriv import session, validation
 from fastpubpriv._types import FloatArray, Keep, MixtureMethod, Mode, RowsPerPerson
+from fastpubpriv.defaults import FAILURE_PROB
 from fastpubpriv.errors import BudgetError, InputError, warn
 from fastpubpriv.estimators.output_bounds import Box, bounded, checked_bounds
 from fastpubpriv.estimators.radii import failure_probability
@@ -49,11 +50,9 @@ from fastpubpriv.privacy.spending import noise_of
 from fastpubpriv.results.mixture import MixtureResult
 from fastpubpriv.results.reasons import Reason, ordered
 from fastpubpriv.session import Session
-from fastpubpriv.shared_docs import FAILURE_PROB, shared_docs
 from fastpubpriv.sources import Rows
 
 
-@shared_docs
 @user_level
 def learn_separated_mixture(
     x_priv: Any,
@@ -80,18 +79,40 @@ def learn_separated_mixture(
 
     Parameters
     ----------
-    {x_priv}
+    x_priv : (n_priv, dim) array-like, path, frame, table or Rows
+        Private rows.
         A row with a missing or infinite entry belongs to no component but counts in n_priv.
     x_pub : (n_pub, dim) array-like, path, frame or table, optional
         Public rows from the same mixture, not all equal, at least n_components of them; some of each component. If they have
         another distribution, only accuracy suffers. Without them see the notes.
-    {budget}
+    budget : ZCDP, ApproxDP or PureDP
+        Spent whole, and debited before `x_priv` is read.
         PureDP is possible with "soft_em", which then starts from public rows alone, and with "public_pca". Without public rows it
         must be ApproxDP, unless `bounds` are finite in every column.
-    {bounds_of_means, matched_columns}
+    bounds : (lowest, highest), optional
+        What columns can hold, known without the data: numbers, or vectors (dim,); an end may be infinite. Means are clipped to
+        them, and no Gaussian stays wider than a column within them can be. One whose mean lay more than one of its deviations
+        outside says "clipped". Private rows are not clipped, and nothing is spent on it.
+    columns : str, int or list of these, optional
+        Numeric columns by name or, of an array, by number, the same for both data sets; by default all of `x_priv`, in their
+        order. Where both data sets have names for their columns, these are matched by name.
         In any units: in mode "practical", the coordinates of the search are chosen from public rows
         (`diagnostics["scaling"]`).
-    {person, keep, rows_per_person}
+    person : str or (n_priv,) array-like, optional
+        Column that says whose row it is, or the identifiers themselves: the call then protects all rows of a person together
+        (user-level privacy); say by `keep` or `rows_per_person` what stands for a person. Rows without an identifier are left
+        out. A text that is a number in its usual form (7, -3, 7.0) is that number, whatever the form of the table; "07" and "7"
+        are two persons. Whole numbers beyond 2^53 are rounded in columns of numbers: keep them as text. By default each row is
+        protected by itself.
+    keep : "row", "mean" or "sum", optional
+        With `person`: "mean", for each column the mean of the numbers in the person's rows, so that each person counts once; or
+        "sum", their sum (0 for a person without any), whose total is that of all rows. Public rows that have the column of
+        persons are treated alike, others are of persons already. "row", which `rows_per_person` implies: rows.
+    rows_per_person : int or "auto", optional
+        With `person`: at most how many rows of each person are used, chosen as if at random. For k rows the budget is spent at
+        row level with rho / k^2 or epsilon / k; "auto" chooses k with a sixteenth of it, and a given k spends 1/64 on how many
+        persons have more rows: reason "rows_left_out" if surely more than 2 % do. Rows that a person does not have are in no
+        count; a method that cannot tell them from rows at a center refuses k > 1 before the debit.
 
     n_components : int
         Maximum number of components, at most 64 without public rows. Fewer are returned if the rest cannot be distinguished.
@@ -112,12 +133,20 @@ def learn_separated_mixture(
     mode : "practical" or "theory"
         The searches above, or paper A's Algorithms 6 and 7 ("tree") and 9 and 10 ("public_pca"), which need separations of about
         a hundred standard deviations. Same privacy. "theory" needs public rows.
-    {failure_prob}
+    failure_prob : float in (0, 1), default 0.05
+        Probability with which a bound of this call may fail. A failure costs accuracy, never privacy.
         The bounds are those derived from the public rows.
     weight_floor : float in (0, 1)
         No weight is reported below weight_floor / n_components: this share of an equal weight.
 
-    {ledger, random_state, threads, progress}
+    ledger : Ledger, optional
+        Debited before the first read, by what `budget` says is spent.
+    random_state : None or int
+        None: fresh operating-system keys. int: repeatable, warned about, `private=False`.
+    threads : int, optional
+        Number of threads; by default one for each core. Passes over few numbers wake none. Never changes the answer.
+    progress : bool, optional
+        Whether a progress bar is shown; by default on a terminal, for long work.
 
     Returns
     -------
@@ -131,7 +160,8 @@ def learn_separated_mixture(
 
     Raises
     ------
-    {raises}
+    InputError, BudgetError, LedgerError
+        For public data and arguments, the form of the private data, and the budget. Never for the content of `x_priv`.
 
     Privacy
     -------
