@@ -412,14 +412,16 @@ def _learn_steps(
         noise=state.noise,
         drift=state.drift,
     )
+    clipped = None
+    if isinstance(known, Posterior):
+        clipped = counted_bias(problem, plan.clip, state.lever)
     if problem.tails == "light":
         variance = 1.0 / state.private_precision
-        if isinstance(known, Posterior):  # least squares of public rows have no bias by clips
-            clipped = counted_bias(problem, plan.clip, state.lever)
+        if clipped is not None:  # least squares of public rows have no bias by clips
             variance = variance + problem.from_units(clipped) ** 2
         shifted = moved is None and is_shifted(problem, state.private_mean, variance)
         fitted = replace(fitted, is_cut=state.is_cut, is_shifted=shifted)
-    if not isinstance(known, Posterior):
+    if clipped is None:
         bias = shrinkage_bias(problem, fitted.covariance)
         covariance = fitted.covariance + shrinkage_error(problem, fitted.covariance)
         return replace(fitted, bias=bias, covariance=covariance), rows
@@ -431,7 +433,6 @@ def _learn_steps(
             fitted, mean=moved.back(fitted.mean), covariance=covariance, noise=noise_part
         )
     shrunk = shrinkage_bias(problem, fitted.covariance)
-    clipped = counted_bias(problem, plan.clip, state.lever)
     bias = np.copysign(np.hypot(shrunk, clipped), clipped)
     return replace(fitted, bias_sq=plan.clip.unseen_sq * known.noise_share, bias=bias), rows
 

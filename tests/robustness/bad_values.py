@@ -342,10 +342,14 @@ setting(mine, "classes", ["x"], "True or False")
 
 
 def bad_values_of(call: Call) -> Iterable[tuple[str, Any]]:
-    """Return the values of `EVERYWHERE` that a call must refuse, with the argument; what spends nothing takes any ledger."""
+    """Return the values of `EVERYWHERE` that a call must refuse, with the argument; what spends nothing takes any ledger.
+
+    Public rows are not read where keys or bins are listed.
+    """
+    is_listed = call.function is fpp.value_counts
     free = call.options.get("structure") == "public"
     for name, parameter in call.parameters.items():
-        if name == "ledger" and free:
+        if (name == "ledger" and free) or (name == "x_pub" and is_listed):
             continue
         for value in EVERYWHERE.get(name, []):
             is_default = value is None and parameter.default is None

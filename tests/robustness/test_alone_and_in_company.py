@@ -87,8 +87,10 @@ NOT_ESTIMATORS = {
     "people_of_table",
     "record_replay",
     "refuse_shared_memory",
+    "rows_inside",
     "rows_of_each",
     "table_of_persons",
+    "usable_rows",
 }
 
 

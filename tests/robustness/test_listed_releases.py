@@ -264,6 +264,8 @@ UNSEEN = {
     ("learn_axis_aligned_mixture", "matching_modes"),
     ("learn_axis_aligned_mixture", "means"),
     ("learn_axis_aligned_mixture", "choice"),
+    ("learn_axis_aligned_mixture", "guard"),
+    ("learn_axis_aligned_mixture", "start"),
     ("logistic_regression", "mean of the rows"),
     ("logistic_regression", "norms of scores and two pieces of scores"),
     ("train", "norms of scores and two pieces of scores and their squares"),

@@ -296,6 +296,7 @@ ONE_ROW_EACH = {
             "learn_separated",
             "no_public",
             "select_hypothesis",
+            "train, dp_sgd",
         )
     )
     or (name.startswith("learn_axis") and not name.endswith(("dp_em", "public")))

@@ -31,9 +31,9 @@ def home_of(name, scope):
     value = scope[name]
     if hasattr(typing, name) and getattr(typing, name) is value:
         return "typing"
-    if hasattr(_types, name):
-        return "fastpubpriv._types"
-    return value.__module__ if isinstance(value, type) else scope["__name__"]
+    if isinstance(value, type):
+        return value.__module__
+    return "fastpubpriv._types" if hasattr(_types, name) else scope["__name__"]
 
 
 def stub():
