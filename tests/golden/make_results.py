@@ -19,8 +19,8 @@ from pathlib import Path
 from typing import Any
 
 HERE = Path(__file__).resolve().parent
-# the package of this tree, not an installed one
-sys.path[:0] = [str(HERE), str(HERE.parent.parent)]
+# the package of this tree, not an installed one, and what its tests share
+sys.path[:0] = [str(HERE), str(HERE.parent), str(HERE.parent.parent)]
 
 import numpy as np  # noqa: E402
 from golden_case import leaves_of, outcome  # noqa: E402
