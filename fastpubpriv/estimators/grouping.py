@@ -19,6 +19,7 @@ from fastpubpriv.estimators.key_lists import (
     code_of,
     keys_of,
     lists_by_column,
+    sources_of,
 )
 from fastpubpriv.kernels.rows import Codes
 from fastpubpriv.results.by_key import OTHER, Key, Part
@@ -110,7 +111,7 @@ class Grouping:
             rows=rows,
             public=public[:, :dim],
             names=None if rows.columns is None else rows.columns[:dim],
-            source="public rows" if groups is None else "argument",
+            source=sources_of(keys),
         )
 
     @classmethod

@@ -558,7 +558,9 @@ def open_public(obj: object, columns: Any, dim: int | None = None) -> Rows:
             return public_csv_rows(source, columns)
         # Public persons, or rows inside a condition: the private reader makes them, and their cells are checked here.
         chosen = private_rows(obj, columns=columns)
-        public_csv_rows(source, columns_of_source(obj, chosen.columns))
+        own = columns_of_source(obj, chosen.columns)
+        if tables.names_of_columns(own) != []:
+            public_csv_rows(source, own)
         return present_rows(chosen)
     if source is not obj:
         if order_of(obj) is None:

@@ -136,3 +136,17 @@ def test_conditions_and_columns_are_options_and_keys(tmp_path):
     refused = said(invoke(*words, "--where", "cumsum(age) > 3", code=2))
     assert "cumsum" in refused
     assert Ledger.from_file(tmp_path / "visits.ledger").spent == ZCDP(0.5).cost
+
+
+def test_new_columns_alone_are_read_from_a_public_csv_file(tmp_path):
+    more = {"double": "cost * 2", "band": "bin(age, 30, 50, 70)"}
+    path = files(tmp_path, **{WITH: more})
+    words = ("mean", "--columns", "double", "--by", "band", "--rho", "1/4", "--data", path)
+    result = answer(tmp_path, *words)
+    rows = visits()
+    interval = result["confidence_interval"]
+    for group, low, high in ((0, 30, 50), (1, 50, 70)):
+        truth = 2.0 * rows[(rows.age >= low) & (rows.age < high)].cost.mean()
+        ends = interval["lower"][group], interval["upper"][group]
+        assert ends[0] <= truth <= ends[1], f"{result['groups'][group]}: {truth} in {ends}"
+    assert result["provenance"]["groups"] == "argument"
