@@ -303,7 +303,7 @@ def count_persons(
     See Also
     --------
     value_counts : rows, or persons with one row each.
-    persons : a table that protects persons, for every other function.
+    PrivateTable : a table that protects persons, for every other function.
 
     Notes
     -----

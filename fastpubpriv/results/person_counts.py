@@ -221,7 +221,7 @@ class PersonCounts(Result):
 
     @property
     def _share_scale(self) -> float:
-        return self._count_scale / self.n_priv
+        return self._count_scale / max(self.n_priv, 1)
 
     def _table(self, level: float) -> Table:
         return table_by(self, level, rounded=True)

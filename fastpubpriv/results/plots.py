@@ -127,6 +127,24 @@ def _figure_class() -> Any:
     return ShownFigure
 
 
+def new_figure(width: float, height: float) -> Any:
+    """Return a figure without global state, which notebooks show without `%matplotlib inline`; InputError without matplotlib."""
+    return _figure_class()(figsize=(width, height), layout="constrained")
+
+
+def save(figure: Any, path: str | Path | None) -> Any:
+    """Write the figure to `path` if one is given, and return it; raise InputError for an unknown file format."""
+    if path is None:
+        return figure
+    if not hasattr(path, "write"):  # otherwise it is an open file
+        path = validation.path_name(path)
+    try:
+        figure.savefig(path, dpi=150)
+    except ValueError as error:  # a suffix that Matplotlib does not know
+        raise InputError(f"the figure cannot be written: {error}") from None
+    return figure
+
+
 class Canvas:
     """A new figure of `width` times `height` inches, which notebooks show, or the axes `ax` of the caller.
 
@@ -140,9 +158,8 @@ class Canvas:
     def __init__(self, width: float, height: float, ax: Any) -> None:
         if ax is not None and not hasattr(ax, "inset_axes"):
             raise InputError(f"ax must be axes of matplotlib, got {type(ax).__name__}")
-        made = None if ax is not None else _figure_class()
         self.axes = ax
-        self.figure = made(figsize=(width, height), layout="constrained") if made else ax.figure
+        self.figure = new_figure(width, height) if ax is None else ax.figure
         self.lowest = ax
 
     def panels(self, rows: int = 1, columns: int = 1, heights: Sequence[float] = ()) -> Any:
@@ -189,16 +206,8 @@ class Canvas:
             self.axes.set_title(text, fontsize=10, pad=20.0)  # above the titles of panels
 
     def save(self, path: str | Path | None) -> Any:
-        """Write the figure to `path` if one is given, and return it; raise InputError for an unknown file format."""
-        if path is None:
-            return self.figure
-        if not hasattr(path, "write"):  # otherwise it is an open file
-            path = validation.path_name(path)
-        try:
-            self.figure.savefig(path, dpi=150)
-        except ValueError as error:  # a suffix that Matplotlib does not know
-            raise InputError(f"the figure cannot be written: {error}") from None
-        return self.figure
+        """Do what `save` does with the figure."""
+        return save(self.figure, path)
 
 
 def heading(name: str, width: int) -> str:

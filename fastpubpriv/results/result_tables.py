@@ -133,7 +133,9 @@ def table_of(value: Any, level: float) -> Table:
     for name, declaration in columns_of(type(value)).items():
         columns = _columns_of(value, name, declaration, lines, level) if declaration.axes else []
         (behind if declaration.after_reasons else before).extend(columns)
-    reasons = with_reasons(getattr(value, "part_reasons", ()))
+    parts = getattr(value, "part_reasons", ())
+    # A text may hold other reasons, of parts that are no lines.
+    reasons = with_reasons(parts) if len(parts) == math.prod(lines.sizes) else []
     if len(lines.axes) > 1:
         labels = lines.along(lines.axes[:1], labels)
     units = []

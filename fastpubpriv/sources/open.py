@@ -100,7 +100,7 @@ def private_rows(
 
     See Also
     --------
-    fastpubpriv.persons : a table in which persons have several rows.
+    fastpubpriv.PrivateTable : a table bound to its public rows, a ledger and persons.
     fastpubpriv.Rows : the class, with `from_stream` for streams of unknown length.
 
     Examples
