@@ -1,23 +1,20 @@
 """Types of the methods, made by `python tests/tables/types_of_methods.py`; a test compares them with the functions."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Unpack, overload
 
 from fastpubpriv._types import (
     AxisMixtureMethod,
-    Clipping,
+    ColumnNames,
     CovarianceMethod,
     FitMethod,
     HistogramNoise,
     Keep,
     KeysPerPerson,
     LossName,
-    Missing,
     MixtureMethod,
     Mode,
-    Objective,
     Pad,
-    PublicOnly,
     RowsPerPerson,
     RowWeight,
     Score,
@@ -28,8 +25,8 @@ from fastpubpriv._types import (
     Tails,
     TrainMethod,
 )
+from fastpubpriv.estimators.call_options import MeanOptions, QuantileOptions
 from fastpubpriv.estimators.histograms import Bins
-from fastpubpriv.estimators.mean_methods import MeanSettings
 from fastpubpriv.gradient.gradient_problem import Descent
 from fastpubpriv.gradient.single_releases import Exponential, OutputPerturbation
 from fastpubpriv.privacy.budgets import Budget
@@ -126,30 +123,23 @@ class BoundFunctions:
         threads: int | None = ...,
         progress: bool | None = ...,
     ) -> GaussianResult: ...
+    @overload
     def estimate_mean(
         self,
         *,
         budget: Budget,
-        clipping: Clipping | MeanSettings = ...,
-        objective: Objective = ...,
-        covariance: Any = ...,
-        variance: Any = ...,
-        bounds: Any = ...,
-        missing: Missing = ...,
-        public_only: PublicOnly = ...,
-        pub_priv_gap: float = ...,
-        failure_prob: float = ...,
-        steps: Steps = ...,
-        mode: Mode = ...,
-        by: Any = ...,
+        by: None = ...,
+        **options: Unpack[MeanOptions],
+    ) -> MeanResult: ...
+    @overload
+    def estimate_mean(
+        self,
+        *,
+        budget: Budget,
+        by: ColumnNames,
         groups: Any = ...,
-        columns: Any = ...,
-        keep: Keep | None = ...,
-        rows_per_person: RowsPerPerson | None = ...,
-        random_state: int | None = ...,
-        threads: int | None = ...,
-        progress: bool | None = ...,
-    ) -> MeanResult | GroupMeans: ...
+        **options: Unpack[MeanOptions],
+    ) -> GroupMeans: ...
     def learn_axis_aligned_mixture(
         self,
         *,
@@ -269,21 +259,23 @@ class BoundFunctions:
         threads: int | None = ...,
         progress: bool | None = ...,
     ) -> PCAResult: ...
+    @overload
     def quantiles(
         self,
         *,
         budget: Budget,
-        q: Any = ...,
-        bounds: Any = ...,
-        by: Any = ...,
+        by: None = ...,
+        **options: Unpack[QuantileOptions],
+    ) -> QuantileResult: ...
+    @overload
+    def quantiles(
+        self,
+        *,
+        budget: Budget,
+        by: ColumnNames,
         groups: Any = ...,
-        columns: Any = ...,
-        keep: Keep | None = ...,
-        rows_per_person: RowsPerPerson | None = ...,
-        random_state: int | None = ...,
-        threads: int | None = ...,
-        progress: bool | None = ...,
-    ) -> QuantileResult | GroupQuantiles: ...
+        **options: Unpack[QuantileOptions],
+    ) -> GroupQuantiles: ...
     def select_hypothesis(
         self,
         *,

@@ -36,30 +36,43 @@ def home_of(name, scope):
     return "fastpubpriv._types" if hasattr(_types, name) else scope["__name__"]
 
 
+def parameters_of(signature):
+    """Return the lines of the parameters of a method: those of the function that are not bound."""
+    lines = []
+    for name, each in signature.parameters.items():
+        if name in BOUND:
+            continue
+        if each.kind is each.KEYWORD_ONLY and "        *," not in lines:
+            lines.append("        *,")
+        default = "" if each.default is each.empty else " = ..."
+        stars = "**" if each.kind is each.VAR_KEYWORD else ""
+        lines.append(f"        {stars}{name}: {each.annotation}{default},")
+    return lines
+
+
 def stub():
     """Return the text of the file of types."""
     homes = defaultdict(set)
     lines = []
     for function in functions():
-        signature = inspect.signature(function)
-        scope = inspect.unwrap(function).__globals__
-        lines.append(f"    def {function.__name__}(")
-        lines.append("        self,")
-        named_only = False
-        annotations = [signature.return_annotation]
-        for name, each in signature.parameters.items():
-            if each.kind is each.KEYWORD_ONLY and not named_only:
-                lines.append("        *,")
-                named_only = True
-            if name in BOUND:
-                continue
-            annotations.append(each.annotation)
-            default = "" if each.default is each.empty else " = ..."
-            lines.append(f"        {name}: {each.annotation}{default},")
-        lines.append(f"    ) -> {signature.return_annotation}: ...")
-        for annotation in annotations:
-            for name in set(WORD.findall(annotation)) - BUILTINS:
-                homes[home_of(name, scope)].add(name)
+        plain = inspect.unwrap(function)
+        variants = typing.get_overloads(plain)
+        if variants:
+            homes["typing"].add("overload")
+        for variant in variants or [function]:
+            signature = inspect.signature(variant)
+            if variants:
+                lines.append("    @overload")
+            lines += [f"    def {function.__name__}(", "        self,"]
+            lines += parameters_of(signature)
+            lines.append(f"    ) -> {signature.return_annotation}: ...")
+            annotations = [signature.return_annotation]
+            annotations += [
+                each.annotation for name, each in signature.parameters.items() if name not in BOUND
+            ]
+            for annotation in annotations:
+                for name in set(WORD.findall(annotation)) - BUILTINS:
+                    homes[home_of(name, plain.__globals__)].add(name)
     order = sorted(homes, key=lambda module: (module.startswith("fastpubpriv"), module))
     imports = []
     for module in order:

@@ -37,6 +37,12 @@ assert_type(median, QuantileResult)
 by_ward = fpp.quantiles(private, x_pub=public, columns="age", by="ward", budget=budget, keep="mean")
 assert_type(by_ward, GroupQuantiles)
 
+# Methods of a bound table answer as the functions do.
+table = fpp.PrivateTable(private, x_pub=public, total=budget)
+assert_type(table.estimate_mean(columns=["age"], budget=budget / 4), MeanResult)
+older = table.where("age >= 3")
+assert_type(older.quantiles(columns="age", by="ward", budget=budget / 4), GroupQuantiles)
+
 # Others have one class of answer.
 assert_type(fpp.describe(private, x_pub=public, budget=budget), Description)
 assert_type(fpp.value_counts(private, columns="ward", keys=["north"], budget=budget), CountResult)
