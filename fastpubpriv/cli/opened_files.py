@@ -13,6 +13,7 @@ import click
 from fastpubpriv.cli.options import name_of
 from fastpubpriv.cli.streams import refuse
 from fastpubpriv.errors import InputError
+from fastpubpriv.rowwise.expressions import row_program
 from fastpubpriv.sources import Rows, private_rows
 from fastpubpriv.sources.derived import DerivedRows
 from fastpubpriv.sources.open import (
@@ -215,8 +216,8 @@ def derived(settings: dict[str, Any], path: Path | None, person: str | None = No
 
 def numbers_of(settings: dict[str, Any]) -> list[str]:
     """Return the names of the columns of --with that hold numbers, not bins."""
-    columns = settings.get("with_columns") or {}
-    return [name for name, text in columns.items() if not text.lstrip().startswith("bin(")]
+    program = row_program((), settings.get("with_columns") or {})
+    return [name for name in program.names if program.bins_of(name) is None]
 
 
 def sources(settings: dict[str, Any]) -> tuple[Any, Any]:

@@ -33,6 +33,7 @@ from fastpubpriv import errors
 from fastpubpriv.cli import options, streams
 from fastpubpriv.cli.streams import Failure, in_one_line, refuse, words_of
 from fastpubpriv.privacy import Neighbors
+from fastpubpriv.privacy.budgets import short
 from fastpubpriv.results import base, result_tables
 from fastpubpriv.results.base import shown
 from fastpubpriv.results.by_key import CountResult, GroupMeans
@@ -263,7 +264,7 @@ def print_result(result: Shown, *, level: float, title: str, ledger: Any = None)
         for item in result.histograms[:MOST_HISTOGRAMS]:
             largest = np.sort(np.argsort(-item.counts, kind="stable")[: result_tables.MOST_ROWS])
             arrays = ("keys", "counts", "lower", "upper", "frequency")
-            short = replace(item, **{name: getattr(item, name)[largest] for name in arrays})
+            shortened = replace(item, **{name: getattr(item, name)[largest] for name in arrays})
             note = (
                 f", the {len(largest)} largest of {len(item)} bins"
                 if len(largest) < len(item)
@@ -271,7 +272,8 @@ def print_result(result: Shown, *, level: float, title: str, ledger: Any = None)
             )
             level_note = f", level {item.level}" if item.level or len(result) > 1 else ""
             print_table(
-                shown(replace(result, histograms=(short,)))[0], title=f"{title}{level_note}{note}"
+                shown(replace(result, histograms=(shortened,)))[0],
+                title=f"{title}{level_note}{note}",
             )
         if len(result) > MOST_HISTOGRAMS:
             show(
@@ -285,9 +287,7 @@ def print_result(result: Shown, *, level: float, title: str, ledger: Any = None)
     if not result.private:
         facts[-1] = ("Private", f"{LOUD}the noise came from --seed")
     if ledger is not None:
-        facts.append(
-            ("Ledger", f"{base.short(ledger.remaining)} remains of {base.short(ledger.total)}")
-        )
+        facts.append(("Ledger", f"{short(ledger.remaining)} remains of {short(ledger.total)}"))
     print_facts(facts)
 
 

@@ -27,7 +27,7 @@ from fastpubpriv.local.collector import (
     report_batches,
 )
 from fastpubpriv.local.means import estimate_mean
-from fastpubpriv.results import base
+from fastpubpriv.privacy.budgets import short
 from fastpubpriv.results.estimates import MeanResult
 from fastpubpriv.sources.open import public_table_of
 from fastpubpriv.sources.row_types import Chunk
@@ -168,7 +168,7 @@ def privatize(settings: dict[str, Any]) -> None:
         before = f", after {begin:,} that were there" if begin else ""
         streams.hint(
             f"Wrote {done:,} reports of {randomizer.report_bytes:,} bytes to {named}{before}. Each costs its user "
-            f"{base.short(randomizer.cost)}. To read them: {_reader(settings, randomizer, rows.columns)}\n"
+            f"{short(randomizer.cost)}. To read them: {_reader(settings, randomizer, rows.columns)}\n"
         )
 
 

@@ -200,7 +200,7 @@ def ledger(ledger_path: Path, json_path: Path | None) -> None:
     $ fastpubpriv ledger visits.ledger
     """
     from fastpubpriv.cli import outputs
-    from fastpubpriv.privacy.ledger import in_words
+    from fastpubpriv.privacy.budgets import short
     from fastpubpriv.results.result_tables import Table
 
     outputs.check_outputs({"json_path": json_path}, (ledger_path,))
@@ -215,7 +215,7 @@ def ledger(ledger_path: Path, json_path: Path | None) -> None:
     if outputs.write_text(text, json_path):
         labels = [str(each.number) for each in entries]
         names = [each.name for each in entries]
-        costs = [in_words(each.cost) for each in entries]
+        costs = [short(each.cost) for each in entries]
         table = Table("number", labels, [("name", names), ("cost", costs)])
         outputs.print_table(table, title="Debits")
         facts = [("Budget", opened.left), ("Neighbors", opened.relation.statement)]

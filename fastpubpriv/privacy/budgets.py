@@ -589,3 +589,11 @@ class Composition:
         more._by_case = dict(self._by_case)
         more.add(cost, clusters)
         return more if more.total <= limit else None
+
+
+def short(budget: Budget | Cost) -> str:
+    """Return the parameters of a budget and their amounts: "rho = 0.5"."""
+    parts = budget.notion.parts if isinstance(budget, Cost) else budget.parts
+    return ", ".join(
+        f"{name} = {float(value):.6g}" for name, value in zip(parts, budget.amounts, strict=True)
+    )

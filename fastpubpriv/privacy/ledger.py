@@ -21,6 +21,7 @@ from fastpubpriv.privacy.budgets import (
     Neighbors,
     PureDP,
     checked_relation,
+    short,
 )
 from fastpubpriv.privacy.conversions import pure_to_zcdp
 from fastpubpriv.privacy.events import Event
@@ -84,12 +85,6 @@ def cost_in(notion: type[Budget], amount: Budget | Cost | Event) -> Cost:
     raise BudgetError(
         f"a {notion.__name__} ledger cannot be debited in {amount.notion.__name__}; {advice}"
     )
-
-
-def in_words(cost: Cost) -> str:
-    """Return the amounts of a cost with six digits: "rho = 0.25"."""
-    parts = zip(cost.notion.parts, cost.amounts, strict=True)
-    return ", ".join(f"{name} = {float(amount):.6g}" for name, amount in parts)
 
 
 # Maximum number of debits that a page shows: the last ones.
@@ -354,15 +349,15 @@ class Ledger:
         # From the state in memory, like the repr. Names and labels are texts of callers, so every text is escaped.
         entries = self._entries[: self._state.count]
         left = self._total.cost
-        rows = [("", "total", "", in_words(left))]
+        rows = [("", "total", "", short(left))]
         for entry in entries:
             left = left - entry.cost
             number = str(entry.number)
-            rows.append((number, entry.name, in_words(entry.cost), in_words(left)))
+            rows.append((number, entry.name, short(entry.cost), short(left)))
         hidden = max(len(entries) - MOST_IN_PAGE, 0)
         del rows[1 : 1 + hidden]
         label = "" if self._label is None else f": {self._label}"
-        notes = [f"{in_words(left)} of {in_words(self._total.cost)} is left"]
+        notes = [f"{short(left)} of {short(self._total.cost)} is left"]
         if hidden:
             notes.append(f"{hidden:,} earlier debits are not shown; entries has all of them")
         notes.append(self._relation.statement)

@@ -22,6 +22,7 @@ from fastpubpriv import validation
 from fastpubpriv._types import FloatArray
 from fastpubpriv.errors import InputError
 from fastpubpriv.privacy import ZCDP, ApproxDP, Budget, Cost, Neighbors, PureDP
+from fastpubpriv.privacy.budgets import short
 from fastpubpriv.privacy.conversions import best_epsilon
 from fastpubpriv.results.fields import declaration_of, fields_of, value_class
 from fastpubpriv.results.json_fields import (
@@ -64,14 +65,6 @@ from fastpubpriv.sources.open import public_table_of
 
 # The delta at which a zCDP budget is converted to (epsilon, delta) in texts.
 READERS_DELTA = Fraction(1, 10**6)
-
-
-def short(budget: Budget | Cost) -> str:
-    """Return the parameters of a budget and their amounts: "rho = 0.5"."""
-    parts = budget.notion.parts if isinstance(budget, Cost) else budget.parts
-    return ", ".join(
-        f"{name} = {float(value):.6g}" for name, value in zip(parts, budget.amounts, strict=True)
-    )
 
 
 def readers_epsilon(budget: Budget, *, all_gaussian: bool) -> float:

@@ -42,8 +42,8 @@ from fastpubpriv.errors import InputError, PrivacyWarning, warn
 from fastpubpriv.gaussians.gaussian import estimate_gaussian
 from fastpubpriv.mixtures.separated.separated_mixture import learn_separated_mixture
 from fastpubpriv.privacy import Budget, Cost, Ledger
+from fastpubpriv.privacy.budgets import short
 from fastpubpriv.release.account import before_debit
-from fastpubpriv.results.base import short
 from fastpubpriv.sources import private_rows
 from fastpubpriv.sources.arrow_streams import in_memory, public_in_memory
 from fastpubpriv.sources.bound import BoundTable

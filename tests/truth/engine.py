@@ -79,7 +79,7 @@ class Finding(NamedTuple):
 
     def line(self) -> str:
         """One line of the report."""
-        budget = fpp.results.base.short(self.call.budget)
+        budget = fpp.privacy.budgets.short(self.call.budget)
         where = f"{self.call.population} {budget}, {self.call.rows} rows, draw {self.call.draw}"
         return f"{self.verb}({', '.join(self.arguments)}): {self.kind}: [{where}] {self.text}"
 
