@@ -107,7 +107,13 @@ def test_a_ledger_is_printed_with_what_is_left(tmp_path):
     path = files(tmp_path)
     answer(tmp_path, *MEAN, "--data", path)
     page = invoke("ledger", tmp_path / "visits.ledger").stdout
-    for words in ("estimate_mean", "rho = 0.0833", "rho 0.9167 of 1 left", "patient", "all rows of one person"):  # fmt: skip
+    for words in (
+        "estimate_mean",
+        "rho = 0.0833",
+        "rho 0.9167 of 1 left",
+        "patient",
+        "all rows of one person",
+    ):
         assert words in page
     invoke("ledger", tmp_path / "visits.ledger", "--json", tmp_path / "out.json")
     stored = json.loads((tmp_path / "out.json").read_text())

@@ -710,7 +710,12 @@ def test_what_a_table_says_is_refused_beside_it(tmp_path):
     ):
         raises(InputError, "a PrivateTable has public rows", model.fit, private, **given)
     raises(InputError, "name of the column of labels", linear(BUDGET).fit, private, label)
-    raises(InputError, "6 is more than the 5 columns", ours.SemiPrivatePCA(BUDGET, n_components=6).fit, private)  # fmt: skip
+    raises(
+        InputError,
+        "6 is more than the 5 columns",
+        ours.SemiPrivatePCA(BUDGET, n_components=6).fit,
+        private,
+    )
     assert private.spent.is_zero
 
 

@@ -182,7 +182,13 @@ def test_twelve_parts_of_a_total_pay_for_twelve_calls_exactly(total):
     for _ in range(12):
         table.value_counts(columns=["ward"], budget=table.total / 12)
     assert table.remaining.is_zero
-    raises(BudgetError, "larger than what remains", table.value_counts, columns=["ward"], budget=total / 12)  # fmt: skip
+    raises(
+        BudgetError,
+        "larger than what remains",
+        table.value_counts,
+        columns=["ward"],
+        budget=total / 12,
+    )
     assert table.spent == total.cost
 
 
@@ -226,7 +232,9 @@ def test_a_closed_table_debits_nothing_nor_do_others_of_its_rows(tmp_path):
         table.estimate_mean(**COST, budget=ZCDP(0.25))
         assert table.held
     for each in (table, derived):
-        raises(InputError, "closed: nothing was debited", each.estimate_mean, **COST, budget=ZCDP(0.25))  # fmt: skip
+        raises(
+            InputError, "closed: nothing was debited", each.estimate_mean, **COST, budget=ZCDP(0.25)
+        )
         raises(InputError, "closed", fpp.estimate_mean, each, **COST, budget=ZCDP(0.25))
     raises(LedgerError, "closed", table.binding.ledger.debit, ZCDP(0.25), name="by hand")
     assert table.spent == ZCDP(0.25).cost
@@ -266,7 +274,9 @@ def test_a_stream_is_read_once():
     query = Rows.from_stream(stream, each_row_from_one=True)
     table = PrivateTable(query, x_pub=PUBLIC[["age", "cost"]], total=ZCDP(1))
     first = table.estimate_mean(**COST, budget=ZCDP(0.5), random_state=1)
-    assert first.to_json() == table.estimate_mean(**COST, budget=ZCDP(0.5), random_state=1).to_json()  # fmt: skip
+    assert (
+        first.to_json() == table.estimate_mean(**COST, budget=ZCDP(0.5), random_state=1).to_json()
+    )
     assert not any(number in repr(table) for number in ROWS_IN_TEXTS)
 
 

@@ -14,7 +14,11 @@ PATIENTS = 6000
 VISITS = 20_000
 WARDS = ("north", "south")
 TOTAL = 12  # a rho that makes noise small beside the numbers
-COLUMNS = {"month": "month(admitted)", "band": "bin(age, 18, 40, 65, 120)", "bmi": "weight / height ** 2"}  # fmt: skip
+COLUMNS = {
+    "month": "month(admitted)",
+    "band": "bin(age, 18, 40, 65, 120)",
+    "bmi": "weight / height ** 2",
+}
 pytestmark = pytest.mark.filterwarnings(
     "ignore::fastpubpriv.AccuracyWarning", "ignore::fastpubpriv.SeededNoiseWarning"
 )
@@ -119,7 +123,9 @@ def test_twelve_questions_in_python(folder):
     end = float(ages.keys[edge][0].strip("[)").split(", ")[1])
     holds(low[edge], ((ROWS.age >= 40) & (ROWS.age < end)).sum(), high[edge])
 
-    people = more.count_persons(by=["ward", "month"], groups={"ward": WARDS, "month": [1, 2, 3]}, budget=b)  # fmt: skip
+    people = more.count_persons(
+        by=["ward", "month"], groups={"ward": WARDS, "month": [1, 2, 3]}, budget=b
+    )
     in_north = ROWS[(ROWS.ward == "north") & (ROWS.admitted.dt.month == 1)].patient.nunique()  # 7
     low, high = people.confidence_interval(0.999)
     at = people.keys.index(("north", 1))
@@ -195,7 +201,7 @@ def test_twelve_questions_on_the_command_line(folder):
 
     assert sum(asked(folder, "counts --columns age --bins 10")["counts"]) > 0  # 6
 
-    people = asked(folder, "persons --by ward,month --groups ward=north,south --groups month=1,2,3")  # fmt: skip
+    people = asked(folder, "persons --by ward,month --groups ward=north,south --groups month=1,2,3")
     at = people["keys"].index(["north", 1])  # 7
     in_north = ROWS[(ROWS.ward == "north") & (ROWS.admitted.dt.month == 1)].patient.nunique()
     assert abs(people["counts"][at] - in_north) < 6 * people["noise_std"]
