@@ -187,7 +187,7 @@ class PrivateTable(BoundFunctions, BoundTable):
         return self.binding.ledger.remaining
 
     def close(self) -> None:
-        """Refuse further calls of this table and of those derived from it, and free what was kept for them."""
+        """Refuse further calls of this table and of those derived from it, and free the rows of persons that it kept."""
         binding = self.binding
         binding.is_closed = True
         self.held.clear()
