@@ -91,9 +91,22 @@ TARGET FPP_INLINE V NAME(factor)(V norm_sq, V limit)
 #endif
 }
 
+/* Makes zeros of the rows, in part s of a group, whose squared norm is NaN, and of that norm; returns their number. The differences of
+ * finite numbers, and their squares, are finite or infinite: NaN comes from an entry alone. */
+TARGET FPP_INLINE int NAME(without_nan)(V z[FEW_MOST][PARTS], const int s, const int width, V *norm_sq)
+{
+    const VI kept = (VI)(*norm_sq == *norm_sq);
+    const int lost = NAME(not_within)(*norm_sq, *norm_sq);
+    for (int k = 0; k < width; k++) {
+        z[k][s] = (V)((VI)z[k][s] & kept);
+    }
+    *norm_sq = (V)((VI)*norm_sq & kept);
+    return __builtin_popcount((unsigned)lost);
+}
+
 /* Whole blocks of rows of at most sixteen columns under an identity map; returns the rows done. From nine columns
- * on, `width` is a multiple of four, and the columns beyond those of the rows are zeros. A block with a row that is not
- * finite or fails its check goes through the stream. */
+ * on, `width` is a multiple of four, and the columns beyond those of the rows are zeros. A row with a NaN becomes zeros here; a block
+ * with a row that is infinite, too long for its squared norm, or fails its check goes through the stream. */
 TARGET FPP_INLINE int64_t NAME(sum_few)(const fpp_plan *plan, const char *x, int64_t n, int64_t stride_bytes, const int width,
                                         int is_f32)
 {
@@ -114,7 +127,7 @@ TARGET FPP_INLINE int64_t NAME(sum_few)(const fpp_plan *plan, const char *x, int
     }
     for (int64_t block = 0; block < blocks; block++, x += TOGETHER * FPP_LANES * stride_bytes) {
         V z[TOGETHER_MOST][FEW_MOST][PARTS], f[TOGETHER_MOST][PARTS];
-        int longer = 0, failed = 0;
+        int longer = 0, failed = 0, neutral = 0;
         for (int b = 0; b < TOGETHER; b++) {
             const char *group = x + b * FPP_LANES * stride_bytes;
             V square[FEW_MOST];
@@ -140,8 +153,13 @@ TARGET FPP_INLINE int64_t NAME(sum_few)(const fpp_plan *plan, const char *x, int
         }
         for (int b = 0; b < TOGETHER; b++) {
             for (int s = 0; s < PARTS; s++) {
-                failed |= longer ? NAME(not_within)(f[b][s], largest) : 0;
-                f[b][s] = longer ? NAME(factor)(f[b][s], limit) : (V){0.0} + 1.0;
+                if (longer) {
+                    neutral += NAME(without_nan)(z[b], s, width, f[b] + s);
+                    failed |= NAME(not_within)(f[b][s], largest);
+                    f[b][s] = NAME(factor)(f[b][s], limit);
+                } else {
+                    f[b][s] = (V){0.0} + 1.0;
+                }
             }
         }
         for (int b = 0; b < TOGETHER && FPP_UNLIKELY(!surely); b++) {
@@ -166,6 +184,9 @@ TARGET FPP_INLINE int64_t NAME(sum_few)(const fpp_plan *plan, const char *x, int
             }
         }
         taken += (uint64_t)TOGETHER * FPP_LANES;
+        if (plan->neutral != NULL) {
+            *plan->neutral += neutral;
+        }
     }
     for (int k = 0; k < width; k++) {
         uint64_t lanes[W];

@@ -211,6 +211,45 @@ static void check_shape(int64_t n, int64_t dim, int64_t out_dim, int32_t kind, i
     free(memory);
 }
 
+/* Rows of few columns that are added together are those added alone: rows with a NaN or an infinity are counted and add nothing, rows
+ * too long for their squared norms are clipped. */
+static void check_neutral_rows(int64_t dim, int32_t level, uint64_t seed)
+{
+    enum { N = 61 };
+    const fpp_row_map map = {.dim = dim, .out_dim = dim, .quant_bound = 1000, .inv_step = 77.7, .limit = 990.0 + (double)(seed % 2) * 30.0};
+    double *x = block(N * dim, sizeof *x);
+    int64_t *sums = block(2 * dim, sizeof *sums), *alone = sums + dim, together = 0, one_by_one = 0, expected = 0;
+    char *workspace = room(fpp_rows_workspace_size(&map), 1);
+    for (int64_t i = 0; i < N * dim; i++) {
+        x[i] = next_number(&seed);
+    }
+    for (int64_t r = 0; r < N; r++) {
+        static const double special[6] = {NAN, NAN, NAN, INFINITY, 1e300, 0.0};
+        const double entry = special[next_word(&seed) % 6];
+        x[r * dim + (int64_t)(next_word(&seed) % (uint64_t)dim)] = entry;
+    }
+    for (int64_t r = 0; r < N; r++) {
+        int finite = 1;
+        for (int64_t k = 0; k < dim; k++) {
+            finite &= isfinite(x[r * dim + k]) != 0;
+        }
+        expected += !finite;
+    }
+    fpp_isa_limit(level);
+    CHECK(fpp_rows_sum_counted(x, 0, N, dim, &map, workspace, sums, &together) == FPP_OK);
+    for (int64_t r = 0; r < N; r++) {
+        CHECK(fpp_rows_sum_counted(x + r * dim, 0, 1, dim, &map, workspace, alone, &one_by_one) == FPP_OK);
+    }
+    fpp_isa_limit(FPP_ISA_AVX512);
+    CHECK(together == expected && one_by_one == expected);
+    for (int64_t k = 0; k < dim; k++) {
+        CHECK(sums[k] == alone[k]);
+    }
+    free(x);
+    free(sums);
+    free(workspace);
+}
+
 static void check_shells(void)
 {
     const double x[5][2] = {{3.0, 4.0}, {5.0, 1e-7}, {NAN, 0.0}, {1e200, 1.0}, {0.0, -0.0}};
@@ -274,6 +313,12 @@ int test_rows(void)
                 const int32_t level = (int32_t)(next_word(&seed) % 3);
                 check_shape(rows[r], dims[d], out_dim, kind, level, next_word(&seed) >> 8);
             }
+        }
+    }
+    for (int64_t dim = 1; dim <= 17; dim++) {
+        for (int32_t level = 0; level <= fpp_isa_detect(); level++) {
+            check_neutral_rows(dim, level, next_word(&seed) >> 8);
+            check_neutral_rows(dim, level, next_word(&seed) >> 8);
         }
     }
     check_scores();
