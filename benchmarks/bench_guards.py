@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import pytest
 
-from benchmarks.cases import loops
+from benchmarks.cases import columns, loops
 from benchmarks.conftest import LEVEL
 from benchmarks.guarded import GUARDED
 from benchmarks.stored import FOLDER, cases_in, own_file, stored_ratios
@@ -23,6 +23,9 @@ ATTEMPTS = 4  # other load can spoil one median; a real slowdown spoils all
 STORED = stored_ratios(LEVEL)
 # time of the clipped sum over that of one read of its rows: limit, measured
 MOST_READS, READS_SEEN = 6.3, 2.5
+
+# time of a pass under two comparisons over that of the pass itself, of four columns
+MOST_PLAIN_PASSES = 4.0
 
 # scikit-learn asks for an old option
 pytestmark = pytest.mark.filterwarnings("ignore:.*L-BFGS-B:DeprecationWarning")
@@ -83,6 +86,14 @@ def test_sum_stays_near_the_read_limit(n, dim, speedup):
     while not found or (found[-1] > MOST_READS and len(found) < ATTEMPTS):
         found.append(speedup(case.floor, case.ours))
     assert found[-1] <= MOST_READS, found
+
+
+def test_a_pass_under_two_comparisons_takes_few_plain_ones(speedup):
+    plain, inside = columns.passes_of_condition(200_000, 4)
+    found = []
+    while not found or (found[-1] > MOST_PLAIN_PASSES and len(found) < ATTEMPTS):
+        found.append(speedup(plain, inside))
+    assert found[-1] <= MOST_PLAIN_PASSES, found
 
 
 def test_the_stored_cases_are_those_of_the_table():

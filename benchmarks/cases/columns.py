@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import numpy as np
+import pandas as pd
 
 from benchmarks.cases import limits
 from benchmarks.cases.loops import Call, Case, sum_map
 from fastpubpriv._types import FloatArray, IntArray
 from fastpubpriv.kernels import rows as kernels
+from fastpubpriv.mechanisms.sums import MappedQuery
 from fastpubpriv.rowwise.row_maps import ColumnBox
+from fastpubpriv.sources import Executor, private_rows
+from fastpubpriv.sources.derived import DerivedRows
 
 LOG2_PARTS = 2
 BINCOUNT = "NumPy bits and bincount"
@@ -148,6 +152,25 @@ def count_norms_in_blocks(
         boxed_in_blocks(rows, box, boxed)
         below = np.searchsorted(edges_sq, np.einsum("ij,ij->i", boxed, boxed))
         counts += np.bincount(below, minlength=len(counts))
+
+
+def passes_of_condition(n: int, dim: int) -> tuple[Call, Call]:
+    """Return the pass of the clipped sum of columns of a table, and the same pass under a condition of two comparisons."""
+    rng = np.random.default_rng(22)
+    names = [f"x{k}" for k in range(dim)]
+    table = pd.DataFrame({name: rng.normal(size=n) for name in names})
+    table["age"] = rng.integers(18, 90, n)
+    table["score"] = rng.normal(size=n)
+    query = MappedQuery(
+        shape=(dim,), kernel=kernels.rows_sum, row_map=sum_map(dim, float(np.sqrt(dim)))
+    )
+    rows = private_rows(table, columns=names)
+    condition = "age >= 40 and score < 1"
+    inside = private_rows(DerivedRows(table, where=(condition,)), columns=names)
+    chosen = private_rows(table.query(condition), columns=names)
+    executor = Executor()
+    assert np.array_equal(executor.run(query, inside), executor.run(query, chosen))
+    return lambda: executor.run(query, rows), lambda: executor.run(query, inside)
 
 
 def _case(name: str, x: FloatArray, ours: Call, peers: dict[str, Call]) -> Case:

@@ -95,14 +95,17 @@ class Derivation:
         """Write the columns of the derived rows into `out`."""
         cells = self.cells(chunk)
         inside = self.program.inside(cells, GIVEN)
+        # A number times one is that number, bit for bit.
+        factor = None if inside is None else np.where(inside, 1.0, np.nan).astype(out[0].dtype)
         for column, target in zip(self.columns, out, strict=True):
             if column.place >= 0:
                 numbers = column_of(chunk, column.place)
             else:
                 numbers = _coded(self.program.new_column(column.name, cells, GIVEN), column.codes)
-            target[:] = numbers
-            if inside is not None:
-                target[np.broadcast_to(~inside, len(target))] = np.nan
+            if factor is None:
+                np.copyto(target, numbers)
+            else:
+                np.multiply(numbers, factor, out=target)
 
 
 def _coded(places_of_labels: FloatArray, codes: tuple[float, ...]) -> FloatArray:
@@ -142,22 +145,23 @@ class DerivedView(RowMapView):
 
     def by_columns(self, begin: int, end: int, columns: slice = slice(None)) -> Columns | None:
         """See `Rows.by_columns`."""
-        function = replace(self._function, columns=self._function.columns[columns])
         held = self._rows.by_columns(begin, end)
         if held is None:
             return None
-        out = [np.empty(end - begin, dtype=function.dtype(held[0].dtype)) for _ in function.columns]
-        # Temporaries of a piece fit into the cache of a core.
-        size = max(1, PIECE_BYTES // (8 * len(held)))
-        for first in range(0, end - begin, size):
-            piece = slice(first, first + size)
-            function.fill(Columns(each[piece] for each in held), [each[piece] for each in out])
+        function = replace(self._function, columns=self._function.columns[columns])
+        dtype = function.dtype(held[0].dtype)
+        out = [np.empty(end - begin, dtype=dtype) for _ in function.columns]
+        _fill_in_pieces(function, held, out)
         return Columns(out)
 
     def block(self, begin: int, end: int) -> Chunk:
         """See `Rows.block`."""
-        columns = self.by_columns(begin, end)
-        return super().block(begin, end) if columns is None else np.stack(columns, axis=1)
+        held = self._rows.by_columns(begin, end)
+        if held is None:
+            return super().block(begin, end)
+        out: Chunk = np.empty((end - begin, self.dim), dtype=self._function.dtype(held[0].dtype))
+        _fill_in_pieces(self._function, held, list(out.T))
+        return out
 
     @property
     def may_be_absent(self) -> bool:
@@ -170,6 +174,14 @@ class DerivedView(RowMapView):
         if not self.may_be_absent:
             return None
         return each_row(self._rows, Inside(self._function), 1)
+
+
+def _fill_in_pieces(function: Derivation, held: Columns, out: Sequence[NDArray[Any]]) -> None:
+    """Write the columns of derived rows, by pieces whose temporaries fit into the cache of a core."""
+    size = max(1, PIECE_BYTES // (8 * len(held)))
+    for first in range(0, held.shape[0], size):
+        piece = slice(first, first + size)
+        function.fill(Columns(each[piece] for each in held), [each[piece] for each in out])
 
 
 class DerivedRows(DerivedTable):

@@ -313,8 +313,11 @@ def adjacent_columns(rows: Rows, first: int, last: int, *, neutral: bool) -> Row
 
 
 def read_and_changed(rows: Rows) -> tuple[Rows, OfChunk]:
-    """Return the underlying source, and the composed map that any thread may apply to each of its chunks."""
-    if not isinstance(rows, RowMapView):
+    """Return the underlying source, and the composed map that any thread may apply to each of its chunks.
+
+    A view that reads columns one by one is a source itself: it needs no array of rows.
+    """
+    if not isinstance(rows, RowMapView) or rows.by_columns(0, 0) is not None:
         return rows, lambda chunk: chunk
     source, before = read_and_changed(rows.sources[0])
     return source, lambda chunk: rows.changed(before(chunk))
