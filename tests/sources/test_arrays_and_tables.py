@@ -340,6 +340,7 @@ def test_number_types_of_polars():
         }
     )
     rows = silently(lambda: private_rows(frame))
+    assert rows.columns == ("f8", "i8", "u1", "bool", "decimal")
     expected = [[1.5, 2.0**62, 1, 1, 1.25], [NAN, NAN, 2, NAN, NAN], [NAN, 3, NAN, 0, 3]]
     np.testing.assert_array_equal(values(rows), expected)
 
