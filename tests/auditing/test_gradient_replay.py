@@ -1,8 +1,9 @@
 """Record and replay of training by gradients on neighbors, on equal coins; and the planted faults that it must catch."""
 
-import dataclasses
+import itertools
 from dataclasses import replace
 from fractions import Fraction
+from functools import partial
 
 import numpy as np
 import pytest
@@ -70,15 +71,21 @@ METHODS = {
 }
 
 
+PUBLIC_OF_LOSS = {"softmax": CLASSES, "poisson": np.abs(NUMBERS)}
+
+
 def run_of(method, budget, loss="squared"):
-    public = CLASSES if loss == "softmax" else np.abs(NUMBERS) if loss == "poisson" else NUMBERS
+    public = PUBLIC_OF_LOSS.get(loss, NUMBERS)
     common = {"label": -1, "x_pub": public, "budget": budget, "threads": 1, "progress": False}
     return lambda x: train(x, loss=loss, method=method, **common)
 
 
-CASES = [
+PERTURBED = OutputPerturbation(l2=0.5, steps=20)
+OF_SQUARES = [
     pytest.param(ApproxDP(1, 1e-6), method, "squared", id=name) for name, method in METHODS.items()
-] + [
+]
+CASES = [
+    *OF_SQUARES,
     pytest.param(ZCDP(0.5), METHODS["full"], "softmax", id="softmax"),
     pytest.param(ZCDP(0.5), METHODS["full"], "huber", id="huber"),
     pytest.param(ZCDP(0.5), METHODS["full"], Squared(), id="a loss of a user"),
@@ -86,31 +93,30 @@ CASES = [
     pytest.param(ApproxDP(1, 1e-6), METHODS["poisson"], Squared(), id="a loss of a user, sampled"),
     pytest.param(PureDP(2), Exponential(candidates=9), "huber", id="exponential, pure"),
     pytest.param(ZCDP(0.5), Exponential(candidates=9), "squared", id="exponential, zCDP"),
-    pytest.param(
-        PureDP(2), OutputPerturbation(l2=0.5, steps=20), "huber", id="output perturbation, pure"
-    ),
-    pytest.param(
-        ZCDP(0.5), OutputPerturbation(l2=0.5, steps=20), "huber", id="output perturbation, zCDP"
-    ),
+    pytest.param(PureDP(2), PERTURBED, "huber", id="output perturbation, pure"),
+    pytest.param(ZCDP(0.5), PERTURBED, "huber", id="output perturbation, zCDP"),
 ]
+# What is declared may be above what is allowed by the rounding of its fractions.
+ROUNDING = 1 + Fraction(1, 10**9)
 
 
 def neighbors(rng, trial, classes):
-    rows = np.column_stack(
-        [rng.normal(size=(30, DIM)) * [1.0, 10.0, 0.1], rng.integers(0, classes, 30)]
-    )
-    return pair_at(rows, 3, HOSTILE[trial % len(HOSTILE)], HOSTILE[(5 * trial + 1) % len(HOSTILE)])
+    x = rng.normal(size=(30, DIM)) * [1.0, 10.0, 0.1]
+    rows = np.column_stack([x, rng.integers(0, classes, 30)])
+    one = HOSTILE[trial % len(HOSTILE)]
+    other = HOSTILE[(5 * trial + 1) % len(HOSTILE)]
+    return pair_at(rows, 3, one, other)
 
 
 @pytest.mark.parametrize(("budget", "method", "loss"), CASES)
 def test_neighbors(budget, method, loss):
     rng = np.random.default_rng(4)
     run = run_of(method, budget, loss)
-    for trial in range(0, len(HOSTILE), 1 if loss == "squared" else 4):
+    every = 1 if loss == "squared" else 4
+    for trial in range(0, len(HOSTILE), every):
         report = record_replay(run, *neighbors(rng, trial, classes=3), budget=budget)
-        assert report.declared_cost + report.epsilon <= max(
-            report.allowance * (1 + Fraction(1, 10**9)), Fraction(1)
-        )
+        allowed = max(report.allowance * ROUNDING, Fraction(1))
+        assert report.declared_cost + report.epsilon <= allowed
         assert report.pair_cost <= report.declared_cost
 
 
@@ -128,10 +134,9 @@ def test_opposite_labels_come_near_the_declared_cost(name):
 BUDGET = ApproxDP(1, 1e-6)
 
 
-def caught(words, method=METHODS["full"], budget=BUDGET, loss="squared"):
-    raises(
-        ReplayError, words, record_replay, run_of(method, budget, loss), *opposite(), budget=budget
-    )
+def caught(words, method=METHODS["full"], loss="squared"):
+    run = run_of(method, BUDGET, loss)
+    raises(ReplayError, words, record_replay, run, *opposite(), budget=BUDGET)
 
 
 def test_a_gradient_that_is_not_clipped_is_caught(monkeypatch):
@@ -149,24 +154,32 @@ def test_a_gradient_that_is_not_clipped_is_caught(monkeypatch):
 @pytest.mark.parametrize("name", ["full", "poisson", "fixed size"])
 def test_a_row_in_two_sums_is_caught(monkeypatch, name):
     plain = LinearGradientQuery.add
-    monkeypatch.setattr(
-        LinearGradientQuery, "add", lambda self, *given: (plain(self, *given), plain(self, *given))
-    )
-    # so that the row is in a batch
-    method = dataclasses.replace(METHODS[name], batch_rows=None if name == "full" else 39)
+
+    def twice(self, *given):
+        plain(self, *given)
+        plain(self, *given)
+
+    monkeypatch.setattr(LinearGradientQuery, "add", twice)
+    method = METHODS[name]
+    if name != "full":
+        method = replace(method, batch_rows=39)  # so that the row is in a batch
     caught("moved by|sensitivity", method)
 
 
 def test_a_batch_that_depends_on_rows_is_caught(monkeypatch):
     """A second batch, as if the coins looked at the rows: the sums move by more than one row's share."""
-    fresh = lambda account, sampling, n: release._drawn(account.fresh_key(), sampling, n)  # noqa: E731
+
+    def fresh(account, sampling, n):
+        return release._drawn(account.fresh_key(), sampling, n)
+
+    def forty_tries():
+        """Seen only where the row is in one batch and not in the other, in more than half of the runs."""
+        run = run_of(METHODS["poisson"], BUDGET)
+        for _ in range(40):
+            record_replay(run, *opposite(), budget=BUDGET)
+
     monkeypatch.setattr("fastpubpriv.mechanisms.gradient_sums.draw_batch", fresh)
-    # Seen only where the row is in one batch and not in the other, in more than half of the runs.
-    tries = (
-        record_replay(run_of(METHODS["poisson"], BUDGET, "squared"), *opposite(), budget=BUDGET)
-        for _ in range(40)
-    )
-    raises(ReplayError, r"moved by|sensitivity", list, tries)
+    raises(ReplayError, r"moved by|sensitivity", forty_tries)
 
 
 def test_a_unit_from_private_rows_is_caught(monkeypatch):
@@ -178,10 +191,8 @@ def test_a_unit_from_private_rows_is_caught(monkeypatch):
         return found
 
     monkeypatch.setattr(Units, "__call__", scaled)
-    caught(
-        "moved by|sensitivity|differ",
-        SemiDP(steps=2, step_size=0.3, priv_weight=1.0, clip_norm=50.0),
-    )
+    method = SemiDP(steps=2, step_size=0.3, priv_weight=1.0, clip_norm=50.0)
+    caught("moved by|sensitivity|differ", method)
 
 
 def test_rows_that_a_loss_mixes_are_caught():
@@ -214,53 +225,43 @@ PUBLIC = np.column_stack([X, X @ [1.0, 0.2, -3.0] + RNG.normal(size=60)])
 FEW = np.column_stack([*[X[:2]] * 3, PUBLIC[:2, -1:]])
 CLASSES_OF_TRAINING = np.column_stack([X, X[:, 0] > 0.3])
 # five rows for each coefficient
-THREE = np.column_stack([X[:40], np.digitize(X[:40, 0] + np.tile([1.0, -1.0], 20), [-0.5, 0.5])])
+SHIFTED = X[:40, 0] + np.tile([1.0, -1.0], 20)
+THREE = np.column_stack([X[:40], np.digitize(SHIFTED, [-0.5, 0.5])])
 
 
-def runs(budget):
-    common = {"label": -1, "budget": budget, "threads": 1, "progress": False}
-    for tails in ("any", "light"):
-        yield (
-            f"newton, {tails}",
-            lambda x, t=tails: linear_regression(
-                x, x_pub=PUBLIC, method="newton", tails=t, **common
-            ),
-        )
-    # So few public rows that the mean of the private ones is released first: a column stands there three times.
-    yield (
-        "few public rows",
-        lambda x: linear_regression(
-            np.column_stack([*[x[:, :3]] * 3, x[:, 3:]]), x_pub=FEW, method="newton", **common
-        ),
-    )
-    yield "huber", lambda x: train(x, x_pub=PUBLIC, loss="huber", method="newton", **common)
-    yield "softmax", lambda x: train(x, x_pub=THREE, loss="softmax", method="newton", **common)
-    yield (
-        "logistic",
-        lambda x: logistic_regression(x, x_pub=CLASSES_OF_TRAINING, method="newton", **common),
-    )
-    weights = {"weights_priv": np.ones(30), "weights_pub": np.full(60, 0.5), "weight_cap": 1.0}
-    yield (
-        "weighted",
-        lambda x: linear_regression(x, x_pub=PUBLIC, method="newton", **weights, **common),
-    )
+def few_public_rows(x, **common):
+    """So few that the mean of the private rows is released first: a column stands there three times."""
+    thrice = np.column_stack([*[x[:, :3]] * 3, x[:, 3:]])
+    return linear_regression(thrice, x_pub=FEW, **common)
 
 
-CASES_OF_TRAINING = [
-    pytest.param(budget, run, id=f"{notion}: {name}")
-    for notion, budget in BUDGETS.items()
-    for name, run in runs(budget)
-]
+WEIGHTS = {"weights_priv": np.ones(30), "weights_pub": np.full(60, 0.5), "weight_cap": 1.0}
+RUNS = {
+    "newton, any": partial(linear_regression, x_pub=PUBLIC, tails="any"),
+    "newton, light": partial(linear_regression, x_pub=PUBLIC, tails="light"),
+    "few public rows": few_public_rows,
+    "huber": partial(train, x_pub=PUBLIC, loss="huber"),
+    "softmax": partial(train, x_pub=THREE, loss="softmax"),
+    "logistic": partial(logistic_regression, x_pub=CLASSES_OF_TRAINING),
+    "weighted": partial(linear_regression, x_pub=PUBLIC, **WEIGHTS),
+}
 
 
-@pytest.mark.parametrize(("budget", "run"), CASES_OF_TRAINING)
-def test_neighbors_of_training(budget, run):
+def newton(function, budget, **given):
+    """run(x) of a regression by private Newton steps."""
+    common = {"label": -1, "method": "newton", "threads": 1, "progress": False}
+    return partial(function, budget=budget, **common, **given)
+
+
+@pytest.mark.parametrize("notion", BUDGETS)
+@pytest.mark.parametrize("name", RUNS)
+def test_neighbors_of_training(name, notion):
     rng = np.random.default_rng(4)
+    budget = BUDGETS[notion]
+    run = newton(RUNS[name], budget)
     for trial in range(12):
         report = record_replay(run, *neighbors(rng, trial, classes=2), budget=budget)
-        assert (
-            report.pair_cost <= report.declared_cost <= report.allowance * (1 + Fraction(1, 10**9))
-        )
+        assert report.pair_cost <= report.declared_cost <= report.allowance * ROUNDING
 
 
 @pytest.mark.parametrize("budget", [ZCDP(20), PureDP(40)], ids=["zcdp", "pure"])
@@ -268,46 +269,31 @@ def test_neighbors_of_training(budget, run):
 def test_neighbors_of_two_rounds(loss, budget):
     """So little noise on 30 rows that curvature and scores are released twice."""
     public = CLASSES_OF_TRAINING if loss == "logistic" else PUBLIC
-    given = {"label": -1, "x_pub": public, "budget": budget, "threads": 1, "progress": False}
-    run = lambda x: train(x, loss=loss, method="newton", **given)  # noqa: E731
+    run = newton(train, budget, loss=loss, x_pub=public)
     rng = np.random.default_rng(4)
     for trial in range(12):
         first, second = neighbors(rng, trial, classes=2)
         names = [each["name"] for each in run(first).releases]
         assert sum(name.endswith("again") for name in names) in (2, 4)
         report = record_replay(run, first, second, budget=budget)
-        assert (
-            report.pair_cost <= report.declared_cost <= report.allowance * (1 + Fraction(1, 10**9))
-        )
+        assert report.pair_cost <= report.declared_cost <= report.allowance * ROUNDING
 
 
 @pytest.mark.parametrize(("tails", "least"), [("light", 0.9), ("any", 0.6)])
 def test_opposite_labels_come_near_the_declared_cost_of_training(tails, least):
     """A label far up and the same far down: opposite gradients and scores. Counts of norms and the curvature are then the same."""
+    run = newton(linear_regression, ZCDP(0.5), x_pub=PUBLIC, tails=tails)
     tightness = []
     for length in (*np.linspace(0.5, 3.0, 8), 20.0):
-        report = record_replay(
-            lambda x: linear_regression(
-                x, label=-1, x_pub=PUBLIC, budget=ZCDP(0.5), method="newton", tails=tails
-            ),
-            *opposite(length),
-            budget=ZCDP(0.5),
-        )
+        report = record_replay(run, *opposite(length), budget=ZCDP(0.5))
         tightness.append(report.tightness)
     assert least < max(tightness) <= 1.0
 
 
 def caught_of_training(words):
     pair = pair_at(PUBLIC[:30], 0, [9.0, 90.0, 0.9, 1e6], [-9.0, -90.0, -0.9, 1e6])
-    given = {"label": -1, "x_pub": PUBLIC, "budget": ZCDP(0.5), "method": "newton"}
-    raises(
-        ReplayError,
-        words,
-        record_replay,
-        lambda x: linear_regression(x, **given),
-        *pair,
-        budget=ZCDP(0.5),
-    )
+    run = newton(linear_regression, ZCDP(0.5), x_pub=PUBLIC)
+    raises(ReplayError, words, record_replay, run, *pair, budget=ZCDP(0.5))
 
 
 def test_a_term_that_is_not_clipped_is_caught(monkeypatch):
@@ -332,17 +318,9 @@ def test_rows_added_to_the_second_moments_twice_are_caught(monkeypatch, notion, 
 
     monkeypatch.setattr(row_kernels, "rows_gram", repeated)
     rows = np.tile([2.0, 20.0, 0.2, 0.0], (40, 1))
-    rows, other = pair_at(rows, 0, [1e3, 20.0, 0.2, 0.0], [2.0, 1e4, 0.2, 0.0])
-    given = {
-        "label": -1,
-        "x_pub": PUBLIC,
-        "budget": budget,
-        "method": "newton",
-        "threads": 1,
-        "progress": False,
-    }
-    run = lambda x: linear_regression(x, **given)  # noqa: E731
-    raises(ReplayError, r"moved by|sensitivity", record_replay, run, rows, other, budget=budget)
+    pair = pair_at(rows, 0, [1e3, 20.0, 0.2, 0.0], [2.0, 1e4, 0.2, 0.0])
+    run = newton(linear_regression, budget, x_pub=PUBLIC)
+    raises(ReplayError, r"moved by|sensitivity", record_replay, run, *pair, budget=budget)
 
 
 def test_a_scale_from_private_rows_is_caught(monkeypatch):
@@ -359,9 +337,11 @@ def test_a_scale_from_private_rows_is_caught(monkeypatch):
 
 def test_a_center_from_the_chunk_is_caught(monkeypatch):
     plain = Rotation.__call__
-    monkeypatch.setattr(
-        Rotation, "__call__", lambda self, chunk: plain(self, chunk - np.nanmean(chunk, axis=0))
-    )
+
+    def centered(self, chunk):
+        return plain(self, chunk - np.nanmean(chunk, axis=0))
+
+    monkeypatch.setattr(Rotation, "__call__", centered)
     caught_of_training("moved by|sensitivity|differ")
 
 
@@ -370,17 +350,13 @@ def test_scores_beyond_their_radius_are_held_by_the_norm(monkeypatch):
     plain = row_kernels.rows_radial
 
     def longer(chunk, row_map, sums, gram, per_step, *given):
-        plain(
-            chunk, replace(row_map, limit=50.0 * row_map.limit), sums, gram, 50.0 * per_step, *given
-        )
+        loose = replace(row_map, limit=50.0 * row_map.limit)
+        plain(chunk, loose, sums, gram, 50.0 * per_step, *given)
 
     monkeypatch.setattr(row_kernels, "rows_radial", longer)
     pair = pair_at(PUBLIC[:30], (0, -1), 1e6, -1e6)
-    report = record_replay(
-        lambda x: linear_regression(x, label=-1, x_pub=PUBLIC, budget=ZCDP(0.5)),
-        *pair,
-        budget=ZCDP(0.5),
-    )
+    run = partial(linear_regression, label=-1, x_pub=PUBLIC, budget=ZCDP(0.5))
+    report = record_replay(run, *pair, budget=ZCDP(0.5))
     assert report.pair_cost <= report.declared_cost
 
 
@@ -395,10 +371,9 @@ def test_squares_of_scores_that_are_added_up_twice_are_caught(monkeypatch):
     monkeypatch.setattr(row_kernels, "rows_radial", repeated)
     monkeypatch.setattr("fastpubpriv.regression.regression_tuning.SQUARES", Fraction(2, 5))
     monkeypatch.setattr("fastpubpriv.regression.regression_tuning.UNCLEAR_SQUARES", np.inf)
-    pair = pair_at(
-        np.tile([2.0, 20.0, 0.2, 0.0], (40, 1)), 0, [1e3, 20.0, 0.2, 1e6], [2.0, 1e4, 0.2, 1e6]
-    )
-    run = lambda x: linear_regression(x, label=-1, x_pub=PUBLIC, budget=ZCDP(0.5), method="newton")  # noqa: E731
+    rows = np.tile([2.0, 20.0, 0.2, 0.0], (40, 1))
+    pair = pair_at(rows, 0, [1e3, 20.0, 0.2, 1e6], [2.0, 1e4, 0.2, 1e6])
+    run = newton(linear_regression, ZCDP(0.5), x_pub=PUBLIC)
     raises(ReplayError, r"moved by|sensitivity", record_replay, run, *pair, budget=ZCDP(0.5))
 
 
@@ -428,25 +403,21 @@ def rows(label):
 
 
 def finals(method):
-    seeds = iter(range(10**9))
+    """The last weight of each run, of which no two have the same seed."""
+    seeds = itertools.count()
+    common = {
+        "label": -1,
+        "loss": "squared",
+        "x_pub": PUBLIC_OF_AUDIT,
+        "budget": CLAIM,
+        "method": method,
+        "threads": 1,
+    }
 
-    def statistic(data, runs):
-        common = {
-            "label": -1,
-            "loss": "squared",
-            "x_pub": PUBLIC_OF_AUDIT,
-            "budget": CLAIM,
-            "method": method,
-            "threads": 1,
-        }
-        return np.array(
-            [
-                seeded(train, data, random_state=next(seeds), **common).weights[0]
-                for _ in range(runs)
-            ]
-        )
+    def weight(data):
+        return seeded(train, data, random_state=next(seeds), **common).weights[0]
 
-    return statistic
+    return lambda data, runs: np.array([weight(data) for _ in range(runs)])
 
 
 @pytest.mark.audit
@@ -455,10 +426,11 @@ def finals(method):
 def test_a_canary_stays_within_the_claim_and_less_noise_does_not(name, monkeypatch):
     """At 1 - 1e-6 confidence; the claim is passed by an honest run with at least that probability."""
     settings = {"claim": CLAIM, "runs": 250, "confidence": 1 - 1e-6}
-    assert audit(finals(METHODS_OF_AUDIT[name]), rows(1e9), rows(-1e9), **settings).passed
+    pair = (rows(1e9), rows(-1e9))
+    assert audit(finals(METHODS_OF_AUDIT[name]), *pair, **settings).passed
     plain = release._SAMPLERS["gaussian"]
     monkeypatch.setitem(release._SAMPLERS, "gaussian", lambda *given: plain(*given) // 6)
-    assert not audit(finals(METHODS_OF_AUDIT[name]), rows(1e9), rows(-1e9), **settings).passed
+    assert not audit(finals(METHODS_OF_AUDIT[name]), *pair, **settings).passed
 
 
 def test_scores_of_classes_that_depend_on_other_rows_are_caught(monkeypatch):
@@ -470,18 +442,5 @@ def test_scores_of_classes_that_depend_on_other_rows_are_caught(monkeypatch):
 
     monkeypatch.setattr(RowOfClasses, "__call__", leaning)
     pair = pair_at(THREE[:30], 0, [9.0, 90.0, 0.9, 0.0], [-9.0, -90.0, -0.9, 0.0])
-    given = {
-        "label": -1,
-        "x_pub": THREE,
-        "loss": "softmax",
-        "method": "newton",
-        "budget": ZCDP(0.5),
-    }
-    raises(
-        ReplayError,
-        "moved by|sensitivity",
-        record_replay,
-        lambda x: train(x, **given),
-        *pair,
-        budget=ZCDP(0.5),
-    )
+    run = newton(train, ZCDP(0.5), x_pub=THREE, loss="softmax")
+    raises(ReplayError, "moved by|sensitivity", record_replay, run, *pair, budget=ZCDP(0.5))

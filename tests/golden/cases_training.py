@@ -13,7 +13,8 @@ from fastpubpriv.training import DPSGD, Ball, Exponential, MirrorDescent, Output
 
 X = mixed(41, 3000, 3)
 NUMBER = X @ [2.0, 0.5, -0.1] + 4.0 + normal(42, 3000, 1)[:, 0]
-CLASS = (X @ [20.0, 0.5, -0.1] + 4.0 * normal(43, 3000, 1)[:, 0] > 3.0).astype(np.float64)
+SCORE = X @ [20.0, 0.5, -0.1] + 4.0 * normal(43, 3000, 1)[:, 0]
+CLASS = (SCORE > 3.0).astype(np.float64)
 MONTH = np.arange(3000.0) % 4
 
 
@@ -26,36 +27,22 @@ def labeled(labels: np.ndarray) -> dict[str, object]:
 
 
 def regressions() -> Iterator[Case]:
+    """Each regression with each budget, one with a column of categories, and one that throws private rows away."""
+    linear = fpp.linear_regression
+    logistic = fpp.logistic_regression
     numbers = labeled(NUMBER)
+    classes = labeled(CLASS)
     given = {"label": -1, "budget": ZCDP(1)}
     for name, budget in BUDGETS.items():
         call = {"label": -1, "budget": budget, "method": "newton"}
-        yield private(
-            f"linear_regression, newton, {name}", fpp.linear_regression, **numbers, **call
-        )
-        yield private(
-            f"logistic_regression, newton, {name}",
-            fpp.logistic_regression,
-            **labeled(CLASS),
-            **call,
-        )
+        yield private(f"linear_regression, newton, {name}", linear, **numbers, **call)
+        yield private(f"logistic_regression, newton, {name}", logistic, **classes, **call)
         yield private(f"train, huber, {name}", fpp.train, **numbers, **call, loss="huber")
     months = np.column_stack([X[:, :2], MONTH, NUMBER + MONTH])
-    yield private(
-        "linear_regression, categories",
-        fpp.linear_regression,
-        months[100:],
-        x_pub=months[:100],
-        categories={"x2": "public"},
-        **given,
-    )
-    yield private(
-        "linear_regression, throw_away",
-        fpp.linear_regression,
-        **numbers,
-        **given,
-        method="throw_away",
-    )
+    public = {"x_pub": months[:100], "categories": {"x2": "public"}}
+    yield private("linear_regression, categories", linear, months[100:], **public, **given)
+    thrown_away = {"method": "throw_away", **numbers, **given}
+    yield private("linear_regression, throw_away", linear, **thrown_away)
 
 
 FEW = X[:700]
@@ -93,29 +80,19 @@ def descents() -> Iterator[Case]:
         known = np.column_stack([FEW, LABELS[loss]])[:100]
         return private(f"train, {name}", fpp.train, rows, x_pub=known, label=-1, loss=loss, **given)
 
+    zcdp = BUDGETS["zcdp"]
+    pure = BUDGETS["pure"]
     for name, method in GRADIENTS.items():
         yield case(f"gradients, {name}", "squared", method=method, budget=BUDGETS["approx"])
     for loss in LABELS:
-        yield case(
-            f"gradients, {loss} loss", loss, method=GRADIENTS["full"], budget=BUDGETS["zcdp"]
-        )
-    yield case("softmax, exact", "softmax", budget=BUDGETS["zcdp"])
-    for name, method in (
-        ("zcdp", OutputPerturbation(steps=30, l2=0.5, priv_weight=0.5)),
-        ("pure", OutputPerturbation(steps=30)),
-    ):
-        yield case(
-            f"output perturbation, logistic, {name}",
-            "logistic",
-            method=method,
-            budget=BUDGETS[name],
-        )
-    yield case(
-        "gradients, exponential, pure",
-        "logistic",
-        method=GRADIENTS["exponential"],
-        budget=BUDGETS["pure"],
-    )
+        yield case(f"gradients, {loss} loss", loss, method=GRADIENTS["full"], budget=zcdp)
+    yield case("softmax, exact", "softmax", budget=zcdp)
+    ridge = OutputPerturbation(steps=30, l2=0.5, priv_weight=0.5)
+    plain = OutputPerturbation(steps=30)
+    yield case("output perturbation, logistic, zcdp", "logistic", method=ridge, budget=zcdp)
+    yield case("output perturbation, logistic, pure", "logistic", method=plain, budget=pure)
+    exponential = GRADIENTS["exponential"]
+    yield case("gradients, exponential, pure", "logistic", method=exponential, budget=pure)
 
 
 CASES = (*regressions(), *descents())

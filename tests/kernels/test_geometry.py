@@ -93,11 +93,11 @@ def agree(x, counts, radii=(1.0, 1.0 / 7.0)):
     """Whether all three searches find what loops over all rows find; with how many different balls they end."""
     assert geometry.most_isolated(x) == twin.most_isolated(x)
     balls = set()
-    for count in counts:
-        for share in radii:
-            arguments = widest(x.astype(np.float64)) * share, 9, count
-            balls.add(found := twin.first_terrific(x, *arguments))
-            assert geometry.first_terrific(x, *arguments) == found
+    width = widest(x.astype(np.float64))
+    for count, share in itertools.product(counts, radii):
+        expected = twin.first_terrific(x, width * share, 9, count)
+        assert geometry.first_terrific(x, width * share, 9, count) == expected
+        balls.add(expected)
     assert geometry.widest_gap(x, counts[-1]) == twin.widest_gap(x, counts[-1])
     return balls - {None}
 
@@ -142,7 +142,8 @@ def test_a_thousand_adversarial_sets(block, rows_are):
         if seed % 5 == 0:
             with np.errstate(over="ignore"):
                 single = x.astype(np.float32)
-            x = single if np.isfinite(single).all() else x
+            if np.isfinite(single).all():
+                x = single
         balls |= agree(x, (1, 1 + len(x) // 4), radii=(1.0,))
     assert len(balls) > 5
 
@@ -164,12 +165,20 @@ def test_rows_in_pairs_or_on_a_line_are_compared_with_few_others(name, monkeypat
     """Without a search for neighbors, rows in pairs are compared with half of the others: 2,000,000 distances."""
     races = set()
     run = geometry._Race.run
-    monkeypatch.setattr(geometry._Race, "run", lambda race: (races.add(race), run(race)))
+
+    def noted_run(race):
+        races.add(race)
+        run(race)
+
+    def tree_search(race, rest):
+        return geometry._tree_search(race.table)
+
+    monkeypatch.setattr(geometry._Race, "run", noted_run)
     monkeypatch.setattr(geometry, "_TRIAL", 0)
-    monkeypatch.setattr(
-        geometry._Race, "_faster_search", lambda race, rest: geometry._tree_search(race.table)
-    )
-    x = pairs(2_000, 5) if name == "pairs" else np.outer(mixture(2_000, 1)[:, 0], np.ones(5))
+    monkeypatch.setattr(geometry._Race, "_faster_search", tree_search)
+    x = pairs(2_000, 5)
+    if name == "line":
+        x = np.outer(mixture(2_000, 1)[:, 0], np.ones(5))
     assert geometry.most_isolated(x) == twin.most_isolated(x)
     (race,) = races
     assert race.distances < 100 * len(x)
@@ -184,20 +193,22 @@ def test_other_load_does_not_change_the_search(late, monkeypatch):
 
     def interrupted():
         nonlocal waited
-        waited += 0.02 if next(readings) % 7 == late % 7 else 0.0
+        if next(readings) % 7 == late % 7:
+            waited += 0.02
         return clock() + waited
 
     chosen = []
     search = geometry._Race._faster_search
+
+    def noted_search(race, rest):
+        chosen.append(search(race, rest))
+        return chosen[-1]
+
     monkeypatch.setattr(geometry, "perf_counter", interrupted)
-    monkeypatch.setattr(
-        geometry._Race,
-        "_faster_search",
-        lambda race, rest: chosen.append(search(race, rest)) or chosen[-1],
-    )
-    x = shaped("pairs", 8_000, 20)
-    geometry.most_isolated(x)
-    assert [each is not None for each in chosen] == [True]
+    monkeypatch.setattr(geometry._Race, "_faster_search", noted_search)
+    geometry.most_isolated(shaped("pairs", 8_000, 20))
+    (faster,) = chosen
+    assert faster is not None
 
 
 @pytest.mark.parametrize(
@@ -224,7 +235,12 @@ def test_nested_rows_take_one_call_of_the_loop(monkeypatch):
     """Neither a clock nor another search is needed where all rows are eliminated at once."""
     pieces = []
     run = geometry._Race.run
-    monkeypatch.setattr(geometry._Race, "run", lambda race: (pieces.append(race.done), run(race)))
+
+    def noted_run(race):
+        pieces.append(race.done)
+        run(race)
+
+    monkeypatch.setattr(geometry._Race, "run", noted_run)
     monkeypatch.setattr(geometry, "_FEW", -1)
     geometry.most_isolated(shaped("nested", 2_000, 20))
     assert pieces == [0]
@@ -248,30 +264,44 @@ def test_counts_within_steps_equal_the_twin(seed, rows_are):
         assert geometry.counts_within(x, last, step, 30).tolist() == expected
 
 
-def test_by_hand(rows_are):
+of_twin_and_kernel = pytest.mark.parametrize("searches", [twin, geometry], ids=["twin", "kernel"])
+
+
+@of_twin_and_kernel
+def test_the_most_isolated_row_by_hand(rows_are, searches):
+    """Rows 2 and 3 are each other's nearest: the lower index."""
     x = np.array([[0.0, 0.0], [1.0, 0.0], [5.0, 0.0], [5.0, 3.0], [1.0, 1.0]])
-    for searches in (twin, geometry):
-        # rows 2 and 3 are each other's nearest: the lower index
-        assert searches.most_isolated(x) == (2, 9.0)
-        assert searches.most_isolated(x[::-1]) == (1, 9.0)
-        assert searches.most_isolated(x[:1]) == (0, math.inf)
-        # Radius 1 around 0 holds two rows, nothing lies in (1, 11], and two rows lie beyond.
-        x1 = np.array([[20.0], [0.0], [1.0], [21.0]])
-        assert searches.first_terrific(x1, 1.0, 1, 2) == (0, 0)
-        # 4 and 2 reach 44 and 22: nothing is left beyond
-        assert searches.first_terrific(x1, 4.0, 3, 2) == (2, 0)
-        assert searches.first_terrific(x1, 1.0, 1, 3) is None
-        # the neighbor at 1 lies in (0.5, 5.5]
-        assert searches.first_terrific(x1, 0.5, 1, 2) is None
-        edge = np.array([[1.0], [0.0], [12.0], [13.0]])
-        # 11 exactly is inside of the shell of row 0
-        assert searches.first_terrific(edge, 1.0, 1, 2) == (0, 1)
-        # Rank 2 only: 0 sees 1 then 4, 1 sees 1 then 3, 4 sees 3 then 4, and 40 sees 36 then 39.
-        gaps = np.array([[0.0], [1.0], [4.0], [40.0]])
-        assert searches.widest_gap(gaps, 2) == (0, 2, 1.0, 16.0)
-        assert searches.widest_gap(gaps, 1)[:2] == (0, 1)  # 1 / 0 is the widest of all
-        assert searches.widest_gap(gaps, 3) is None
-        assert searches.widest_gap(np.ones((6, 2)), 2) is None
+    assert searches.most_isolated(x) == (2, 9.0)
+    assert searches.most_isolated(x[::-1]) == (1, 9.0)
+    assert searches.most_isolated(x[:1]) == (0, math.inf)
+
+
+@of_twin_and_kernel
+def test_the_first_terrific_ball_by_hand(rows_are, searches):
+    """Radius 1 around 0 holds two rows, nothing lies in (1, 11], and two rows lie beyond."""
+    x = np.array([[20.0], [0.0], [1.0], [21.0]])
+    assert searches.first_terrific(x, 1.0, 1, 2) == (0, 0)
+    # 4 and 2 reach 44 and 22: nothing is left beyond
+    assert searches.first_terrific(x, 4.0, 3, 2) == (2, 0)
+    assert searches.first_terrific(x, 1.0, 1, 3) is None
+    # the neighbor at 1 lies in (0.5, 5.5]
+    assert searches.first_terrific(x, 0.5, 1, 2) is None
+
+
+@of_twin_and_kernel
+def test_a_row_at_eleven_radii_is_in_the_shell(rows_are, searches):
+    x = np.array([[1.0], [0.0], [12.0], [13.0]])
+    assert searches.first_terrific(x, 1.0, 1, 2) == (0, 1)
+
+
+@of_twin_and_kernel
+def test_the_widest_gap_by_hand(rows_are, searches):
+    """Rank 2 only: 0 sees 1 then 4, 1 sees 1 then 3, 4 sees 3 then 4, and 40 sees 36 then 39."""
+    x = np.array([[0.0], [1.0], [4.0], [40.0]])
+    assert searches.widest_gap(x, 2) == (0, 2, 1.0, 16.0)
+    assert searches.widest_gap(x, 1)[:2] == (0, 1)  # 1 / 0 is the widest of all
+    assert searches.widest_gap(x, 3) is None
+    assert searches.widest_gap(np.ones((6, 2)), 2) is None
 
 
 def test_a_reordered_sum_differs():
@@ -286,13 +316,12 @@ def test_memory_layout_and_calls_compile_nothing_new(rows_are, monkeypatch):
     wide[:, ::2] = x
     frozen = x.copy()
     frozen.flags.writeable = False
-    expected = geometry.most_isolated(x), geometry.first_terrific(x, widest(x), 12, 9)
+    isolated = geometry.most_isolated(x)
+    terrific = geometry.first_terrific(x, widest(x), 12, 9)
     geometry.counts_within(x, 0, 1.0, 3)
     for view in (np.asfortranarray(x), wide[:, ::2], frozen):
-        assert (
-            geometry.most_isolated(view),
-            geometry.first_terrific(view, widest(x), 12, 9),
-        ) == expected
+        assert geometry.most_isolated(view) == isolated
+        assert geometry.first_terrific(view, widest(x), 12, 9) == terrific
     geometry.prepare()
     from fastpubpriv.kernels import _searches
 
@@ -311,21 +340,19 @@ def test_memory_layout_and_calls_compile_nothing_new(rows_are, monkeypatch):
         np.array([[0.0], [-np.inf], [1.0]], dtype=np.float32),
     ],
 )
-def test_bad_points_and_numbers_are_refused(points):
-    for search, more in (
-        (geometry.most_isolated, ()),
-        (geometry.first_terrific, (1.0, 3, 1)),
-        (geometry.widest_gap, (1,)),
-    ):
-        raises(InputError, "points must be", search, points, *more)
-    for name, number in (
-        ("radius_max", 0.0),
-        ("radius_max", math.nan),
-        ("n_radii", 0),
-        ("min_count", 0),
-    ):
-        given = {"radius_max": 1.0, "n_radii": 3, "min_count": 1, name: number}
-        raises(InputError, name, geometry.first_terrific, np.zeros((2, 2)), **given)
+def test_bad_points_are_refused(points):
+    raises(InputError, "points must be", geometry.most_isolated, points)
+    raises(InputError, "points must be", geometry.first_terrific, points, 1.0, 3, 1)
+    raises(InputError, "points must be", geometry.widest_gap, points, 1)
+
+
+@pytest.mark.parametrize(
+    ("name", "number"),
+    [("radius_max", 0.0), ("radius_max", math.nan), ("n_radii", 0), ("min_count", 0)],
+)
+def test_bad_numbers_are_refused(name, number):
+    good = {"radius_max": 1.0, "n_radii": 3, "min_count": 1}
+    raises(InputError, name, geometry.first_terrific, np.zeros((2, 2)), **good | {name: number})
 
 
 def test_few_rows_import_no_numba_and_where_nothing_can_be_written_loops_are_compiled_anew(

@@ -8,7 +8,7 @@ import pytest
 from helpers.errors import raises
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from row_cases import LEVELS, instruction_set, same_at_every_level
+from row_cases import same_at_every_level
 from scipy.special import logsumexp
 from scipy.stats import multivariate_normal
 from twins import hypotheses as reference
@@ -39,9 +39,8 @@ def mixtures(rng, size, components, dim, *, full=False, scale=1.0):
 def codes_of(rows, table, first=0, capacity=None):
     """Codes (panels, capacity, PANEL), zero before and after those of the rows."""
     codes = np.zeros((table.panels, capacity or len(rows), PANEL), dtype=np.int16)
-    kernels.density_codes(
-        np.ascontiguousarray(rows), table, codes, first, kernels.density_room(table)
-    )
+    room = kernels.density_room(table)
+    kernels.density_codes(np.ascontiguousarray(rows), table, codes, first, room)
     return codes
 
 
@@ -63,10 +62,10 @@ def hostile_rows(rng, n, dim, scale=1.0):
 def test_table_equals_twin(full):
     parts = mixtures(np.random.default_rng(0), 70, 3, 4, full=full)
     table = kernels.mixture_table(*parts)
-    for ours, theirs in zip(
-        (table.means, table.factors, table.constants), reference.mixture_table(*parts), strict=True
-    ):
-        np.testing.assert_allclose(ours, theirs, rtol=1e-9)
+    means, factors, constants = reference.mixture_table(*parts)
+    np.testing.assert_allclose(table.means, means, rtol=1e-9)
+    np.testing.assert_allclose(table.factors, factors, rtol=1e-9)
+    np.testing.assert_allclose(table.constants, constants, rtol=1e-9)
     assert table.lower == full
     assert table.constants.shape == (2, 3, PANEL)
 
@@ -80,14 +79,13 @@ def test_codes_equal_twin(size, components, dim, full):
     rng = np.random.default_rng(size)
     table = kernels.mixture_table(*mixtures(rng, size, components, dim, full=full))
     rows = hostile_rows(rng, 37, dim)
-    want = np.zeros((table.panels, 40, PANEL), dtype=np.int16)
-    reference.density_codes(rows, table, want, 2)
+    expected = np.zeros((table.panels, 40, PANEL), dtype=np.int16)
+    reference.density_codes(rows, table, expected, 2)
     codes = every_set(rows, table, first=2, capacity=40)
     # exp and log of the kernel are good to a tenth of a code.
-    assert (
-        np.abs(codes.astype(int)[..., : min(size, PANEL)] - want[..., : min(size, PANEL)]).max()
-        <= 1
-    )
+    used = min(size, PANEL)
+    gap = codes[..., :used].astype(int) - expected[..., :used]
+    assert np.abs(gap).max() <= 1
     assert (codes[:, :2] == 0).all()
     assert (codes[:, 39:] == 0).all()
     flat = reference.flattened(codes)[:size, 2:39]
@@ -96,20 +94,21 @@ def test_codes_equal_twin(size, components, dim, full):
     assert (flat[:, finite].max(axis=0) == 32767).all()
 
 
-def test_codes_far_from_zero_and_of_rows_alone():
+@pytest.mark.parametrize("size", [1, 3, 7, 64])
+def test_codes_of_rows_alone(size):
     rng = np.random.default_rng(3)
     table = kernels.mixture_table(*mixtures(rng, 100, 3, 4))
     rows = hostile_rows(rng, 500, 4)
-    whole = codes_of(rows, table)
 
-    def in_parts(size):
-        return np.concatenate(
-            [codes_of(rows[at : at + size], table) for at in range(0, 500, size)], axis=1
-        )
+    def in_parts():
+        parts = [codes_of(rows[begin : begin + size], table) for begin in range(0, 500, size)]
+        return np.concatenate(parts, axis=1)
 
-    for size in (1, 3, 7, 64):
-        same_at_every_level(whole, in_parts, size)
-    # Means of 1e9 with deviations of 1: differences are taken before anything is squared.
+    same_at_every_level(codes_of(rows, table), in_parts)
+
+
+def test_codes_far_from_zero():
+    """Means of 1e9 with deviations of 1: differences are taken before anything is squared."""
     means = np.array([[[1e9]], [[1e9 + 1.0]], [[-1e9]]])
     table = kernels.mixture_table(np.ones((3, 1)), means, np.ones((3, 1, 1)))
     codes = codes_of(np.array([[1e9 + 0.25]]), table)
@@ -124,18 +123,18 @@ def some_codes(rng, panels, capacity):
 
 
 @pytest.mark.parametrize("rows", [0, 1, 255, 256, 257, 600])
-def test_pair_counts_equal_twin(rows):
+@pytest.mark.parametrize("panel", [0, 1, 2])
+def test_pair_counts_equal_twin(rows, panel):
     rng = np.random.default_rng(rows)
     codes = some_codes(rng, 3, 601)
-    for panel in range(3):
-        start = rng.integers(0, 9, size=(PANEL, (3 - panel) * PANEL)).astype(np.int32)
-        want = start.copy()
-        reference.pair_counts(codes, rows, panel, want)
-        for level in LEVELS:
-            counts = start.copy()
-            with instruction_set(level):
-                kernels.pair_counts(codes, rows, panel, counts)
-            np.testing.assert_array_equal(counts, want)
+    start = rng.integers(0, 9, size=(PANEL, (3 - panel) * PANEL)).astype(np.int32)
+
+    def added(module):
+        counts = start.copy()
+        module.pair_counts(codes, rows, panel, counts)
+        return counts
+
+    same_at_every_level(added(reference), added, kernels)
 
 
 @given(st.integers(1, 140), st.integers(1, 40), st.integers(0, 30), st.integers(0, 2**32 - 1))
@@ -146,15 +145,14 @@ def test_cell_scores_equal_twin(size, cells, shift, seed):
     table = rng.integers(-reach, reach + 1, size=(size, cells)).astype(np.int32)
     table[::2] = table[0]  # equal hypotheses
     panels = kernels.panelled(table, 2**31 - 1)
-    want = np.zeros(len(panels) * PANEL, dtype=np.int32)
-    for panel in range(len(panels)):
-        reference.cell_scores(panels, shift, panel, want)
-    for level in LEVELS:
-        worst = np.zeros_like(want)
-        with instruction_set(level):
-            for panel in range(len(panels)):
-                kernels.cell_scores(panels, shift, panel, worst)
-        np.testing.assert_array_equal(worst[:size], want[:size])
+
+    def scores(module):
+        worst = np.zeros(len(panels) * PANEL, dtype=np.int32)
+        for panel in range(len(panels)):
+            module.cell_scores(panels, shift, panel, worst)
+        return worst[:size]
+
+    same_at_every_level(scores(reference), scores, kernels)
 
 
 def line_parts(rng, size, components, scale=1.0):
@@ -163,10 +161,9 @@ def line_parts(rng, size, components, scale=1.0):
     std = np.sqrt(variances[:, :, 0])
     with np.errstate(divide="ignore"):
         constants = np.where(weights > 0.0, np.log(weights) - np.log(std), -1e300)
-    grids = np.sort(
-        (means[..., None] + std[..., None] * np.arange(-8.0, 9.0)).reshape(size, -1), axis=1
-    )
-    return (constants, means, 1.0 / std), grids
+    steps = np.arange(-8.0, 9.0)
+    grids = means[..., None] + std[..., None] * steps
+    return (constants, means, 1.0 / std), np.sort(grids.reshape(size, -1), axis=1)
 
 
 @pytest.mark.parametrize(
@@ -175,58 +172,52 @@ def line_parts(rng, size, components, scale=1.0):
 def test_roots_equal_twin(components, scale, most):
     size = 12
     parts, grids = line_parts(np.random.default_rng(components), size, components, scale)
-    some = 0
+
+    def roots_and_counts(module, own):
+        others = size - own - 1
+        roots = np.empty((others, most))
+        counts = np.zeros(others, dtype=np.int64)
+        module.pair_roots(parts, grids, own, roots, counts)
+        return roots, counts
+
+    found = 0
     for own in range(size):
-        shape = (size - own - 1, most)
-        roots = np.empty(shape)
-        want = np.empty(shape)
-        counts = np.zeros(shape[0], dtype=np.int64)
-        wanted = np.zeros(shape[0], dtype=np.int64)
-        kernels.pair_roots(parts, grids, own, roots, counts)
-        reference.pair_roots(parts, grids, own, want, wanted)
-        assert np.array_equal(counts, wanted)
-        np.testing.assert_allclose(roots, want, rtol=1e-11, atol=1e-11 * scale)
-        some += int(np.isfinite(roots).sum())
-    assert some > size * (size - 1) / 2
+        roots, counts = roots_and_counts(kernels, own)
+        expected_roots, expected_counts = roots_and_counts(reference, own)
+        assert np.array_equal(counts, expected_counts)
+        np.testing.assert_allclose(roots, expected_roots, rtol=1e-11, atol=1e-11 * scale)
+        found += int(np.isfinite(roots).sum())
+    assert found > size * (size - 1) / 2, "more than one root for each pair"
 
 
-def test_wrong_arguments_are_refused():
+@pytest.mark.parametrize(("rows", "panel"), [(11, 1), (-1, 1), (10, 2), (10, -1)])
+def test_pair_counts_of_rows_and_panels_that_are_none_are_refused(rows, panel):
     codes = np.zeros((2, 10, PANEL), dtype=np.int16)
     counts = np.zeros((PANEL, PANEL), dtype=np.int32)
-    for rows, panel in ((11, 1), (-1, 1), (10, 2), (10, -1)):
-        raises(KernelError, None, kernels.pair_counts, codes, rows, panel, counts)
+    raises(KernelError, None, kernels.pair_counts, codes, rows, panel, counts)
+
+
+def test_a_shift_beyond_all_bits_is_refused():
+    panels = np.zeros((1, 4, PANEL), dtype=np.int32)
     worst = np.zeros(PANEL, dtype=np.int32)
-    raises(
-        KernelError,
-        None,
-        kernels.cell_scores,
-        np.zeros((1, 4, PANEL), dtype=np.int32),
-        31,
-        0,
-        worst,
-    )
+    raises(KernelError, None, kernels.cell_scores, panels, 31, 0, worst)
+
+
+def test_codes_that_do_not_fit_the_table_are_refused():
     table = kernels.mixture_table(np.ones((1, 1)), np.zeros((1, 1, 2)), np.ones((1, 1, 2)))
     room = kernels.density_room(table)
-    codes = codes[:1].copy()
-    raises(KernelError, None, kernels.density_codes, np.zeros((3, 1)), table, codes, 0, room)
-    raises(KernelError, None, kernels.density_codes, np.zeros((3, 2)), table, codes, 8, room)
-    raises(
-        KernelError,
-        "shorter list",
-        kernels.density_codes,
-        np.zeros((3, 2)),
-        table,
-        codes,
-        0,
-        room[:-8],
-    )
+    codes = np.zeros((1, 10, PANEL), dtype=np.int16)
+    rows = np.zeros((3, 2))
+    raises(KernelError, None, kernels.density_codes, rows[:, :1], table, codes, 0, room)
+    raises(KernelError, None, kernels.density_codes, rows, table, codes, 8, room)
+    short = room[:-8]
+    raises(KernelError, "shorter list", kernels.density_codes, rows, table, codes, 0, short)
+
+
+def test_statistics_of_other_columns_are_refused():
     raises(KernelError, None, kernels.RowStatistic, np.zeros((1, 2)), np.ones((1, 3)))
-    raises(
-        KernelError,
-        None,
-        kernels.RowStatistic(np.zeros((1, 2)), np.ones((1, 2))).distances,
-        np.zeros((4, 3)),
-    )
+    of_two = kernels.RowStatistic(np.zeros((1, 2)), np.ones((1, 2)))
+    raises(KernelError, None, of_two.distances, np.zeros((4, 3)))
 
 
 # ---- Codes of densities by fused instructions: where they could give another code, the row is taken again, and all sets agree.
@@ -265,38 +256,44 @@ def test_a_distance_halfway_between_codes(components, sign):
 def test_where_polynomials_change(gap):
     """`log` changes at a sum of two equal components, `exp` half way between powers of two: hypotheses on both sides of it."""
     table = table_of(2, 1)
+    last_bit = np.spacing(gap) if gap else 2.0**-53
     table.constants[0, 0, :63] = 0.0
-    table.constants[0, 1, :63] = -(
-        gap + np.arange(-31, 32) * (np.spacing(gap) if gap else 2.0**-53)
-    )
+    table.constants[0, 1, :63] = -(gap + np.arange(-31, 32) * last_bit)
     table.constants[0, 0, 63] = 2.0
     table.factors[0, 0, 0, 63] = 1.0
-    codes = every_set(np.sqrt(np.linspace(0.0, 2.0 / 2048, 3000))[:, None], table)
+    rows = np.sqrt(np.linspace(0.0, 2.0 / 2048, 3000))[:, None]
+    codes = every_set(rows, table)
     assert np.unique(codes[0, :, 0]).size >= 2
     assert (np.ptp(codes[0, :, :63].astype(int), axis=1) <= 1).all()
 
 
-def test_many_hypotheses_near_each_other():
-    """Lists as they are chosen from: a million codes, from rows near and far."""
+def near_each_other():
+    """900 hypotheses as they are chosen from, of which the eleventh has two equal means, and rows near and far."""
     rng = np.random.default_rng(3)
-    size = 900
-    dim = 3
-    weights = rng.dirichlet([20.0, 20.0], size)
+    weights = rng.dirichlet([20.0, 20.0], 900)
     weights[7::50] = [1.0, 0.0]
-    means = rng.normal(size=(2, dim)) + 0.1 * rng.normal(size=(size, 2, dim))
+    means = rng.normal(size=(2, 3)) + 0.1 * rng.normal(size=(900, 2, 3))
     means[11, 1] = means[11, 0]
-    spreads = np.exp(0.2 * rng.normal(size=(size, 2, dim)))
-    rows = rng.normal(size=(500, dim)) * 10.0 ** rng.integers(-1, 3, size=(500, 1))
+    spreads = np.exp(0.2 * rng.normal(size=(900, 2, 3)))
+    decades = 10.0 ** rng.integers(-1, 3, size=(500, 1))
+    rows = rng.normal(size=(500, 3)) * decades
     rows[::100] = [np.nan, 1e308, 5e-324]
+    return weights, means, spreads, rows
+
+
+def test_many_hypotheses_near_each_other():
+    weights, means, spreads, rows = near_each_other()
     every_set(rows, kernels.mixture_table(weights, means, spreads))
-    # two equal components: every row is taken again
+
+
+@pytest.mark.parametrize("unit", [1.0, 1e150])
+def test_for_two_equal_components_every_row_is_taken_again(unit):
+    weights, means, spreads, rows = near_each_other()
     spreads[11, 1] = spreads[11, 0]
     weights[11] = 0.5
-    every_set(rows, kernels.mixture_table(weights, means, spreads))
-    far = 1e150
     with np.errstate(over="ignore"):
-        rows = far * rows
-    every_set(rows, kernels.mixture_table(weights, far * means, far**2 * spreads))
+        rows = unit * rows
+    every_set(rows, kernels.mixture_table(weights, unit * means, unit**2 * spreads))
 
 
 # ---- Rows under a mixture: the bits of the plain program, on every instruction set, whatever the numbers.
@@ -311,32 +308,35 @@ def statistic(module, rows, means, stds, share, radii):
     row = module.RowStatistic(means, stds)
     found = row.distances(rows)
     components, dim = means.shape
-    out = np.empty((len(rows), components * (1 + (2 if radii[2] else 1) * dim)))
+    moments = 2 if radii[2] else 1
+    out = np.empty((len(rows), components * (1 + moments * dim)))
     row.moments(found, share, radii, out)
-    return found[0], found[1].astype(np.float64), out
+    distances, is_whole, *_ = found
+    return distances, is_whole.astype(np.float64), out
 
 
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
 @pytest.mark.parametrize("dim", [1, 2, 3, 8, 9, 21])
-def test_statistics_of_rows_equal_those_of_the_twin(isa, dtype, dim):
+@pytest.mark.parametrize("n", [0, 1, 7, 8, 43])
+@pytest.mark.parametrize("radii", [(1.0, 2.0, 3.0), (0.5, 1.0, 0.0)])
+def test_statistics_of_rows_equal_those_of_the_twin(isa, dtype, dim, n, radii):
     rng = np.random.default_rng(dim)
-    for n in (0, 1, 7, 8, 43):
-        rows = rng.normal(size=(n, dim + 3)).astype(dtype)[:, 1 : dim + 1]
-        rows[rng.random((n, dim)) < 0.02] = np.nan
-        rows[rng.random((n, dim)) < 0.02] = np.finfo(dtype).max
-        means = rng.normal(size=(3, dim))
-        stds = 10.0 ** rng.uniform(-2, 2, (3, dim))
-        share = rng.dirichlet(np.ones(3), n).T.copy()
-        for radii in ((1.0, 2.0, 3.0), (0.5, 1.0, 0.0)):
-            found = statistic(kernels, rows, means, stds, share, radii)
-            expected = statistic(normals_twin, rows, means, stds, share, radii)
-            whole = expected[1] != 0
-            assert same_bits(found[1:], expected[1:])
-            assert same_bits([found[0][:, whole]], [expected[0][:, whole]])
-            # A row's numbers are its own.
-            if n > 1:
-                alone = statistic(kernels, rows[1:2], means, stds, share[:, 1:2].copy(), radii)
-                assert same_bits([alone[2]], [found[2][1:2]])
+    rows = rng.normal(size=(n, dim + 3)).astype(dtype)[:, 1 : dim + 1]
+    rows[rng.random((n, dim)) < 0.02] = np.nan
+    rows[rng.random((n, dim)) < 0.02] = np.finfo(dtype).max
+    means = rng.normal(size=(3, dim))
+    stds = 10.0 ** rng.uniform(-2, 2, (3, dim))
+    share = rng.dirichlet(np.ones(3), n).T.copy()
+    distances, is_whole, moments = statistic(kernels, rows, means, stds, share, radii)
+    expected = statistic(normals_twin, rows, means, stds, share, radii)
+    whole = expected[1] != 0
+    assert same_bits([is_whole, moments], expected[1:])
+    assert same_bits([distances[:, whole]], [expected[0][:, whole]])
+    # A row's numbers are its own.
+    if n > 1:
+        of_row = share[:, 1:2].copy()
+        _, _, alone = statistic(kernels, rows[1:2], means, stds, of_row, radii)
+        assert same_bits([alone], [moments[1:2]])
 
 
 # ---- Rows under a mixture of normals: compiled loops and NumPy find the same bits, each row by itself ---------------
@@ -355,11 +355,11 @@ def case(k, dim, n=700, apart=3.0):
     rng = np.random.default_rng(k * 100 + dim)
     weights = rng.dirichlet(np.full(k, 5.0))
     means = apart * rng.normal(size=(k, dim))
-    roots = np.tril(0.3 * rng.normal(size=(k, dim, dim))) + np.eye(dim) * rng.uniform(
-        0.5, 2.0, size=(k, 1, 1)
-    )
+    below = np.tril(0.3 * rng.normal(size=(k, dim, dim)))
+    roots = below + np.eye(dim) * rng.uniform(0.5, 2.0, size=(k, 1, 1))
     inverses = np.tril(np.linalg.inv(roots))
-    constants = np.log(weights) - np.log(np.abs(np.einsum("kii->ki", roots))).sum(axis=1)
+    diagonals = np.abs(np.einsum("kii->ki", roots))
+    constants = np.log(weights) - np.log(diagonals).sum(axis=1)
     labels = rng.integers(k, size=n)
     rows = means[labels] + np.einsum("nij,nj->ni", roots[labels], rng.normal(size=(n, dim)))
     return weights, roots, mixture_rows.NormalTable(means, inverses, constants), rows
@@ -382,42 +382,55 @@ def hostile(rows):
 def parts_of(rows, table, inv_step=500.0, labels=None):
     """Vectors of each component, and the places of their rows, which are in order."""
     dim = table.means.shape[1]
-    inner = 1.5 * dim
-    lift = np.sqrt(max(1.0, 0.5 * dim))
-    given = mixture_rows.soft_parts(
-        rows, inv_step, table=table, labels=labels, inner=inner, lift=lift
-    )
-    found = [[each.copy() for each in parts + places] for parts, places in given]
-    assert all(np.all(np.diff(at) > 0) for each in found for at in each[len(table.means) :])
-    return [np.concatenate(each) for each in zip(*found, strict=True)]
+    radii = {"inner": 1.5 * dim, "lift": np.sqrt(max(1.0, 0.5 * dim))}
+    blocks = []
+    for parts, places in mixture_rows.soft_parts(
+        rows, inv_step, table=table, labels=labels, **radii
+    ):
+        assert all(np.all(np.diff(of_component) > 0) for of_component in places)
+        blocks.append([array.copy() for array in parts + places])
+    return [np.concatenate(arrays) for arrays in zip(*blocks, strict=True)]
 
 
-def both(monkeypatch, loops, function):
-    found = []
-    for each in (None, loops):
-        monkeypatch.setattr(mixture_rows, "_loops", each)
-        with np.errstate(all="ignore"):
-            found.append(function())
-    return found
+def both(monkeypatch, loops, function, *given, **options):
+    """What a function gives by NumPy, and by the compiled loops."""
+    with np.errstate(all="ignore"):
+        monkeypatch.setattr(mixture_rows, "_loops", None)
+        by_numpy = function(*given, **options)
+        monkeypatch.setattr(mixture_rows, "_loops", loops)
+        by_loops = function(*given, **options)
+    return by_numpy, by_loops
 
 
-@pytest.mark.parametrize(("k", "dim"), SHAPES)
-@pytest.mark.parametrize("dtype", [np.float64, np.float32])
-def test_loops_and_numpy_find_the_same_bits(monkeypatch, loops, k, dim, dtype):
+def hostile_case(k, dim, dtype):
     _, _, table, rows = case(k, dim)
     with np.errstate(over="ignore"):
         rows = hostile(rows).astype(dtype)
     rows.flags.writeable = False
-    labels = (np.arange(len(rows)) % (k + 1)).astype(np.int32)
-    for some in (None, labels):
-        one, other = both(monkeypatch, loops, lambda some=some: parts_of(rows, table, labels=some))
-        assert all(np.array_equal(a, b, equal_nan=True) for a, b in zip(one, other, strict=True))
-        assert sum(len(each) for each in one[:k]) > len(rows) / 3
-    (top, one), (same, other) = both(
-        monkeypatch, loops, lambda: mixture_rows.likeliest(rows, table, table.means)
-    )
-    assert np.array_equal(top, same)
-    assert np.array_equal(one, other, equal_nan=True)
+    return table, rows
+
+
+@pytest.mark.parametrize(("k", "dim"), SHAPES)
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+@pytest.mark.parametrize("labeled", [False, True])
+def test_loops_and_numpy_find_the_same_bits_of_parts(monkeypatch, loops, k, dim, dtype, labeled):
+    table, rows = hostile_case(k, dim, dtype)
+    labels = None
+    if labeled:
+        labels = (np.arange(len(rows)) % (k + 1)).astype(np.int32)
+    by_numpy, by_loops = both(monkeypatch, loops, parts_of, rows, table, labels=labels)
+    for one, other in zip(by_numpy, by_loops, strict=True):
+        assert np.array_equal(one, other, equal_nan=True)
+    assert sum(len(part) for part in by_numpy[:k]) > len(rows) / 3
+
+
+@pytest.mark.parametrize(("k", "dim"), SHAPES)
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+def test_loops_and_numpy_find_the_same_likeliest_component(monkeypatch, loops, k, dim, dtype):
+    table, rows = hostile_case(k, dim, dtype)
+    by_numpy, by_loops = both(monkeypatch, loops, mixture_rows.likeliest, rows, table, table.means)
+    assert np.array_equal(by_numpy[0], by_loops[0])
+    assert np.array_equal(by_numpy[1], by_loops[1], equal_nan=True)
 
 
 @pytest.mark.parametrize("compiled", [False, True])
@@ -426,29 +439,39 @@ def test_a_row_is_the_same_alone_and_in_company(monkeypatch, loops, compiled):
     _, _, table, rows = case(3, 5)
     rows = hostile(rows)
     together = parts_of(rows, table)
-    alone = [parts_of(rows[i : i + 1], table) for i in range(len(rows))]
-    for found, each in zip(together[:3], zip(*alone, strict=True), strict=False):
-        assert np.array_equal(found, np.concatenate(each), equal_nan=True)
+    alone = [parts_of(row[None], table) for row in rows]
+    for component in range(3):
+        one_by_one = np.concatenate([parts[component] for parts in alone])
+        assert np.array_equal(together[component], one_by_one, equal_nan=True)
+
+
+def responsibilities_of(weights, roots, means, rows):
+    """By the densities of scipy."""
+    logs = []
+    for weight, mean, root in zip(weights, means, roots, strict=True):
+        law = multivariate_normal(mean, root @ root.T)
+        logs.append(np.log(weight) + law.logpdf(rows))
+    return np.exp(logs - logsumexp(logs, axis=0))
+
+
+def test_responsibilities_are_those_of_the_densities():
+    weights, roots, table, rows = case(3, 5)
+    expected = responsibilities_of(weights, roots, table.means, rows)
+    _, _, found = mixture_rows.whitened(rows, table)
+    assert np.allclose(found, expected, atol=1e-12)
 
 
 def test_parts_are_roots_of_responsibilities_times_clipped_white_rows():
     weights, roots, table, rows = case(3, 5)
-    share = np.array(
-        [
-            np.log(weight) + multivariate_normal(mean, root @ root.T).logpdf(rows)
-            for weight, mean, root in zip(weights, table.means, roots, strict=True)
-        ]
-    )
-    share = np.exp(share - logsumexp(share, axis=0))
-    assert np.allclose(mixture_rows.whitened(rows, table)[2], share, atol=1e-12)
+    responsibilities = responsibilities_of(weights, roots, table.means, rows)
     found = parts_of(rows, table, inv_step=1e9)
-    for part, at, own, mean, root in zip(
-        found[:3], found[3:], share, table.means, roots, strict=True
-    ):
-        white = np.linalg.solve(root, (rows - mean).T)
+    for component in range(3):
+        white = np.linalg.solve(roots[component], (rows - table.means[component]).T)
         white *= np.minimum(1.0, np.sqrt(7.5) / np.linalg.norm(white, axis=0))
-        wanted = np.sqrt(own) * np.vstack([white, np.full(len(rows), np.sqrt(2.5))])
-        assert np.allclose(part / 1e9, wanted.T[at], atol=1e-6)
+        lifted = np.vstack([white, np.full(len(rows), np.sqrt(2.5))])
+        expected = np.sqrt(responsibilities[component]) * lifted
+        places = found[3 + component]
+        assert np.allclose(found[component] / 1e9, expected.T[places], atol=1e-6)
 
 
 def test_exponentials_are_close_and_end_in_zero():

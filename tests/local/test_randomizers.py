@@ -1,6 +1,7 @@
 """Local randomizers: their privacy, their mean and error, and what they do with odd rows and arguments."""
 
 import dataclasses
+import itertools
 import math
 from fractions import Fraction
 
@@ -17,20 +18,23 @@ from fastpubpriv.local.randomizers import directions, integers
 from fastpubpriv.release import reports as door
 
 pytestmark = pytest.mark.filterwarnings("ignore::fastpubpriv.SeededNoiseWarning")
-FAMILIES = [PrivUnit, PrivUnitG, lambda dim, epsilon, **more: Duchi(dim, epsilon, 1.0, **more)]
+FORMS = ("direct", "selection")
 
 
-def make(family, dim, epsilon, **more):
-    return FAMILIES[family](dim, epsilon, **more)
+def duchi(dim, epsilon, **more):
+    return Duchi(dim, epsilon, 1.0, **more)
 
 
-@pytest.mark.parametrize("form", ["direct", "selection"])
-@pytest.mark.parametrize("family", [0, 1, 2])
+FAMILIES = [PrivUnit, PrivUnitG, duchi]
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("family", FAMILIES)
 @pytest.mark.parametrize(
     ("dim", "epsilon"), [(1, 0.5), (2, 3.0), (10, 1.0), (300, 4.0), (10**5, 2.0)]
 )
 def test_the_density_ratio_is_within_epsilon(family, dim, epsilon, form):
-    randomizer = make(family, dim, epsilon, form=form)
+    randomizer = family(dim, epsilon, form=form)
     cap = randomizer.cap
     inside = cap.probability / math.exp(cap.log_mass)
     outside = (1.0 - cap.probability) / (1.0 - math.exp(cap.log_mass))
@@ -69,11 +73,12 @@ def off(randomizer, row, n=4000):
     return abs(hits(randomizer, row, n) - n * p) / math.sqrt(n * p * (1.0 - p))
 
 
-@pytest.mark.parametrize("form", ["direct", "selection"])
-@pytest.mark.parametrize("family", [0, 1, 2])
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("family", FAMILIES)
 @pytest.mark.parametrize(("dim", "epsilon"), [(3, 1.0), (10, 2.5), (70, 1.0), (200, 3.0)])
 def test_the_cap_is_hit_as_often_as_it_should(family, dim, epsilon, form):
-    assert off(make(family, dim, epsilon, form=form), direction(dim)) < 6.0
+    randomizer = family(dim, epsilon, form=form)
+    assert off(randomizer, direction(dim)) < 6.0
 
 
 def test_a_planted_fault_is_caught(monkeypatch):
@@ -83,49 +88,42 @@ def test_a_planted_fault_is_caught(monkeypatch):
     honest = door.kernels.report_integers
 
     def greedy(rows, law, key, out, *, first=0):
-        honest(
-            rows,
-            type(law)(
-                **{**{name: getattr(law, name) for name in law.__slots__}, "miss": law.miss * 0.7}
-            ),
-            key,
-            out,
-            first=first,
-        )
+        fields = {name: getattr(law, name) for name in law.__slots__}
+        fields["miss"] *= 0.7
+        honest(rows, type(law)(**fields), key, out, first=first)
 
     monkeypatch.setattr(door.kernels, "report_integers", greedy)
     assert off(randomizer, row) > 6.0
 
 
 SIZES = [(1, 1.0), (2, 1.0), (5, 3.0), (64, 2.0), (150, 4.0)]
+WORDS = (4, 8, 16, 64, 32)
 ALL = [
-    *(
-        make(family, *size, form=form)
-        for family in range(3)
-        for size in SIZES
-        for form in ("direct", "selection")
-    ),
-    *(
-        SubsetSelection(*size, words=words)
-        for size, words in zip(SIZES, (4, 8, 16, 64, 32), strict=True)
-    ),
+    family(dim, epsilon, form=form)
+    for family, (dim, epsilon), form in itertools.product(FAMILIES, SIZES, FORMS)
 ]
+for (dim, epsilon), words in zip(SIZES, WORDS, strict=True):
+    ALL.append(SubsetSelection(dim, epsilon, words=words))
+
+
+def standard_error(numbers):
+    """Of the mean of each column."""
+    return numbers.std(axis=0) / math.sqrt(len(numbers))
 
 
 @pytest.mark.parametrize(
     "randomizer", ALL, ids=lambda each: f"{type(each).__name__} {each.dim} {each.form}"
 )
 def test_mean_and_error_are_those_of_the_closed_forms(randomizer):
-    n = 4000
     row = direction(randomizer.dim)
-    found = randomizer.privatize(np.tile(row, (n, 1)), random_state=2).vectors()
+    found = randomizer.privatize(np.tile(row, (4000, 1)), random_state=2).vectors()
     along = found @ row
-    assert abs(along.mean() - 1.0) < 6.0 * along.std() / math.sqrt(n) + 1e-4
+    assert abs(along.mean() - 1.0) < 6.0 * standard_error(along) + 1e-4
     across = found - along[:, None] * row
-    assert np.all(np.abs(across.mean(axis=0)) < 6.0 * across.std(axis=0) / math.sqrt(n) + 1e-9)
+    assert np.all(np.abs(across.mean(axis=0)) < 6.0 * standard_error(across) + 1e-9)
     errors = np.sum((found - row) ** 2, axis=1)
     closed = randomizer.mean_squared_error()
-    assert abs(errors.mean() - closed) < 6.0 * errors.std() / math.sqrt(n) + 1e-3 * closed
+    assert abs(errors.mean() - closed) < 6.0 * standard_error(errors) + 1e-3 * closed
 
 
 @pytest.mark.parametrize("norm", [0.0, 0.7, 2.0, 50.0])
@@ -138,13 +136,14 @@ def test_mean_and_error_are_those_of_the_closed_forms(randomizer):
     ids=["unit", "words"],
 )
 def test_rows_of_a_ball_keep_their_length(norm, randomizer):
-    n = 20_000
-    row = norm * np.array([0.6, 0.0, 0.8])
-    found = randomizer.privatize(np.tile(row, (n, 1)), random_state=3).vectors()
-    expected = row * min(1.0, 2.0 / norm if norm else 1.0)
-    assert np.all(np.abs(found.mean(axis=0) - expected) < 6.0 * found.std(axis=0) / math.sqrt(n))
-    error = np.mean(np.sum((found - expected) ** 2, axis=1))
-    assert error == pytest.approx(randomizer.mean_squared_error(min(norm, 2.0)), rel=0.05)
+    unit = np.array([0.6, 0.0, 0.8])
+    rows = np.tile(norm * unit, (20_000, 1))
+    found = randomizer.privatize(rows, random_state=3).vectors()
+    clipped = min(norm, 2.0)
+    deviation = found - clipped * unit
+    assert np.all(np.abs(deviation.mean(axis=0)) < 6.0 * standard_error(found))
+    error = np.mean(np.sum(deviation**2, axis=1))
+    assert error == pytest.approx(randomizer.mean_squared_error(clipped), rel=0.05)
 
 
 @pytest.mark.parametrize("dim", [2, 3, 10, 100, 1000])
@@ -164,70 +163,97 @@ def test_given_parameters_are_kept():
     assert PrivUnit.bhowmick(1000, 4.0).epsilon < 4.0
 
 
-def test_reports_do_not_depend_on_threads_or_on_company():
-    for randomizer, n in ((PrivUnit(40, 2.0), 5000), (SubsetSelection(4, 1.0, words=8), 6)):
-        rows = np.random.default_rng(0).standard_normal((n, randomizer.dim))
-        one = randomizer.privatize(rows, random_state=4, threads=1)
-        two = randomizer.privatize(rows, random_state=4, threads=2)
-        assert np.array_equal(one.payload, two.payload)
-        rows[1:] = np.nan
-        alone = randomizer.privatize(rows, random_state=4)
-        assert np.array_equal(alone.payload[0], one.payload[0])
-
-
 @pytest.mark.parametrize(
-    "randomizer", [PrivUnit(5, 2.0), PrivUnit(5, 2.0, form="selection"), SubsetSelection(5, 2.0)]
+    ("randomizer", "n"), [(PrivUnit(40, 2.0), 5000), (SubsetSelection(4, 1.0, words=8), 6)]
 )
-def test_one_row_has_the_same_report_in_every_form(randomizer):
+def test_reports_do_not_depend_on_threads_or_on_company(randomizer, n):
+    rows = np.random.default_rng(0).standard_normal((n, randomizer.dim))
+    one = randomizer.privatize(rows, random_state=4, threads=1)
+    two = randomizer.privatize(rows, random_state=4, threads=2)
+    assert np.array_equal(one.payload, two.payload)
+    rows[1:] = np.nan
+    alone = randomizer.privatize(rows, random_state=4)
+    assert np.array_equal(alone.payload[0], one.payload[0])
+
+
+ROW = np.array([0.5, -1.0, 2.0, 0.0, 0.25])
+OF_FIVE = [PrivUnit(5, 2.0), PrivUnit(5, 2.0, form="selection"), SubsetSelection(5, 2.0)]
+of_five = pytest.mark.parametrize("randomizer", OF_FIVE)
+
+
+@of_five
+@pytest.mark.parametrize(
+    "form",
+    [
+        ROW.reshape(1, 5),
+        ROW.tolist(),
+        ROW.astype(np.float32),
+        ROW.astype(">f8"),
+        np.column_stack([ROW, ROW])[:, 1],
+        [ROW.tolist()],
+    ],
+    ids=["rows", "list", "f4", "big-endian", "apart", "list of a list"],
+)
+def test_one_row_has_the_same_report_in_every_form(randomizer, form):
     """A plain row takes a shorter way than the others."""
-    row = np.array([0.5, -1.0, 2.0, 0.0, 0.25])
-    plain = randomizer.privatize(row, random_state=3)
-    apart = np.zeros((5, 2))
-    apart[:, 1] = row
-    for other in (
-        row.reshape(1, 5),
-        row.tolist(),
-        row.astype(np.float32),
-        row.astype(">f8"),
-        apart[:, 1],
-        [row.tolist()],
-    ):
-        assert np.array_equal(randomizer.privatize(other, random_state=3).payload, plain.payload)
-    assert plain.to_bytes() == randomizer.privatize(row.tolist(), random_state=3).to_bytes()
+    plain = randomizer.privatize(ROW, random_state=3)
+    other = randomizer.privatize(form, random_state=3)
+    assert np.array_equal(other.payload, plain.payload)
+    assert other.to_bytes() == plain.to_bytes()
+
+
+@of_five
+def test_reports_cannot_be_written(randomizer):
+    reports = randomizer.privatize(ROW, random_state=3)
     with pytest.raises(ValueError, match="read-only"):
-        plain.payload[0, 0] = 1
-    payload = plain.payload.copy()
+        reports.payload[0, 0] = 1
+
+
+@of_five
+def test_reports_do_not_change_with_the_array_they_were_made_of(randomizer):
+    """A read-only array may be written again by its owner."""
+    expected = randomizer.privatize(ROW, random_state=3).payload
+    payload = expected.copy()
     payload.flags.writeable = False
-    again = Reports(randomizer, payload)
+    reports = Reports(randomizer, payload)
     payload.flags.writeable = True
     payload[:] = 0
-    assert np.array_equal(again.payload, plain.payload)
-    for wrong in (row[:4], row.reshape(5, 1), row.reshape(1, 1, 5), row + 0j):
+    assert np.array_equal(reports.payload, expected)
+
+
+@of_five
+def test_a_row_of_another_shape_or_type_is_refused(randomizer):
+    for wrong in (ROW[:4], ROW.reshape(5, 1), ROW.reshape(1, 1, 5), ROW + 0j):
         raises(InputError, None, randomizer.privatize, wrong)
 
 
-@pytest.mark.parametrize("family", [0, 2])
+@pytest.mark.parametrize("family", [PrivUnit, duchi])
 def test_one_column_shows_its_sign_alone(family):
     """x / |x| is at times 1 - 2^-53: cut off instead of rounded, it would show in the report which rows are such."""
     rows = np.concatenate([np.arange(1.0, 2000.0), np.random.default_rng(0).standard_normal(2000)])
     assert np.any(rows * (1.0 / np.abs(rows)) < 1.0)
-    found = make(family, 1, 1.0).privatize(rows[:, None]).payload
+    found = family(1, 1.0).privatize(rows[:, None]).payload
     assert np.unique(np.abs(found)).tolist() == [256]
 
 
-def test_no_row_raises():
+@pytest.mark.parametrize("norm_bound", [None, 3.0])
+@pytest.mark.parametrize(
+    "randomizer",
+    [
+        PrivUnit(4, 1.0),
+        PrivUnit(4, 1.0, form="selection"),
+        SubsetSelection(4, 1.0, words=8),
+    ],
+)
+def test_no_row_raises(randomizer, norm_bound):
     rows = np.full((6, 4), 1.0)
     rows[0] = 0.0
     rows[1, 2] = np.nan
     rows[2, 0] = np.inf
     rows[3] = 1e308
     rows[4] = 1e-320
-    for norm_bound in (None, 3.0):
-        made = [
-            PrivUnit(4, 1.0, norm_bound=norm_bound, form=form) for form in ("direct", "selection")
-        ]
-        for randomizer in (*made, SubsetSelection(4, 1.0, words=8, norm_bound=norm_bound)):
-            assert np.isfinite(randomizer.privatize(rows).vectors()).all()
+    bounded = dataclasses.replace(randomizer, norm_bound=norm_bound)
+    assert np.isfinite(bounded.privatize(rows).vectors()).all()
 
 
 def test_fresh_keys_give_fresh_reports():
@@ -282,29 +308,62 @@ def test_public_arguments_are_checked(call):
     raises(InputError, None, call)
 
 
-TWELVE = [
-    make(family, 12, 2.0, form=form) for family in range(3) for form in ("direct", "selection")
-]
+TWELVE = [family(12, 2.0, form=form) for family, form in itertools.product(FAMILIES, FORMS)]
+WORDS_OF_TWELVE = SubsetSelection(12, 2.0, words=64)
+of_twelve = pytest.mark.parametrize("randomizer", [*TWELVE, WORDS_OF_TWELVE])
 
 
-@pytest.mark.parametrize("randomizer", [*TWELVE, SubsetSelection(12, 2.0, words=64)])
+def seven_reports(randomizer):
+    return randomizer.privatize(np.random.default_rng(0).standard_normal((7, 12)))
+
+
+@of_twelve
 def test_bytes_come_back(randomizer):
-    reports = randomizer.privatize(np.random.default_rng(0).standard_normal((7, 12)))
+    reports = seven_reports(randomizer)
     data = reports.to_bytes()
     assert len(data) == 64 + 7 * randomizer.report_bytes
     again = Reports.from_bytes(data, randomizer=randomizer)
     assert np.array_equal(again.vectors(), reports.vectors())
+
+
+@of_twelve
+def test_a_part_of_reports(randomizer):
+    reports = seven_reports(randomizer)
     assert np.array_equal(reports[2:4].vectors(), reports.vectors()[2:4])
     assert len(reports[3]) == 1
-    others = [{"epsilon": 2.5}, {"dim": 13}, {"norm_bound": 3.0}]
-    if isinstance(randomizer, SubsetSelection):
-        others += [{"words": 32}, {"chosen": 1}]
-        assert randomizer.report_bytes == 10
-    for changes in others:
-        other = dataclasses.replace(randomizer, **changes)
-        raises(InputError, "another randomizer", Reports.from_bytes, data, randomizer=other)
-    changed = [data[:place] + bytes([data[place] ^ 1]) + data[place + 1 :] for place in (4, 33, 70)]
-    for bad in (data[:-1], data + b"x", b"", data[:64], *changed, "text"):
+
+
+def test_a_report_of_words_has_ten_bytes():
+    assert WORDS_OF_TWELVE.report_bytes == 10
+
+
+@of_twelve
+@pytest.mark.parametrize("change", [{"epsilon": 2.5}, {"dim": 13}, {"norm_bound": 3.0}], ids=str)
+def test_bytes_of_another_randomizer_are_refused(randomizer, change):
+    data = seven_reports(randomizer).to_bytes()
+    other = dataclasses.replace(randomizer, **change)
+    raises(InputError, "another randomizer", Reports.from_bytes, data, randomizer=other)
+
+
+@pytest.mark.parametrize("change", [{"words": 32}, {"chosen": 1}], ids=str)
+def test_bytes_of_other_words_are_refused(change):
+    data = seven_reports(WORDS_OF_TWELVE).to_bytes()
+    other = dataclasses.replace(WORDS_OF_TWELVE, **change)
+    raises(InputError, "another randomizer", Reports.from_bytes, data, randomizer=other)
+
+
+@of_twelve
+@pytest.mark.parametrize("place", [4, 33, 70])
+def test_a_changed_bit_is_refused(randomizer, place):
+    data = bytearray(seven_reports(randomizer).to_bytes())
+    data[place] ^= 1
+    raises(InputError, None, Reports.from_bytes, bytes(data), randomizer=randomizer)
+
+
+@of_twelve
+def test_bytes_of_another_length_are_refused(randomizer):
+    data = seven_reports(randomizer).to_bytes()
+    for bad in (data[:-1], data + b"x", b"", data[:64], "text"):
         raises(InputError, None, Reports.from_bytes, bad, randomizer=randomizer)
 
 
@@ -318,8 +377,10 @@ def test_the_ratio_of_probabilities_is_within_epsilon(words, chosen, epsilon):
     # In logarithms of integers, with a margin below that of the rounding of miss_of.
     assert math.log(ratio.numerator) - math.log(ratio.denominator) <= epsilon * (1.0 + 1e-15)
     assert ratio >= 1
-    one_less = Fraction(whole - miss + 1, chosen) / Fraction(max(miss - 1, 1), words - chosen)
-    assert miss == 1 or math.log(one_less) > epsilon - 1e-9 or math.log(one_less) > math.log(ratio)
+    if miss > 1:
+        next_ratio = Fraction(whole - miss + 1, chosen) / Fraction(miss - 1, words - chosen)
+        log_next = math.log(next_ratio)
+        assert log_next > epsilon - 1e-9 or log_next > math.log(ratio)
 
 
 @pytest.mark.parametrize(("dim", "words", "epsilon"), [(2, 8, 2.0), (20, 64, 1.0), (100, 32, 3.0)])
@@ -335,25 +396,29 @@ def test_a_planted_fault_is_caught_of_codes():
     assert off(randomizer, direction(20), 2000) > 6.0
 
 
-def test_the_best_number_of_words_and_more_of_them():
-    for dim, words, epsilon in ((3, 16, 0.5), (30, 64, 2.0), (300, 128, 5.0)):
-        errors = [
-            SubsetSelection(dim, epsilon, words=words, chosen=s).mean_squared_error()
-            for s in range(1, words // 2 + 1)
-        ]
-        assert SubsetSelection(dim, epsilon, words=words).mean_squared_error() == min(errors)
-    # More words are better and privunit is the limit.
-    errors = [
-        SubsetSelection(100, 4.0, words=2**bits).mean_squared_error() for bits in range(1, 11)
-    ]
+@pytest.mark.parametrize(
+    ("dim", "words", "epsilon"), [(3, 16, 0.5), (30, 64, 2.0), (300, 128, 5.0)]
+)
+def test_the_best_number_of_words_is_chosen(dim, words, epsilon):
+    def error(**more):
+        return SubsetSelection(dim, epsilon, words=words, **more).mean_squared_error()
+
+    assert error() == min(error(chosen=chosen) for chosen in range(1, words // 2 + 1))
+
+
+def error_of_bits(bits):
+    return SubsetSelection(100, 4.0, words=2**bits).mean_squared_error()
+
+
+def test_more_words_are_better_and_privunit_is_the_limit():
+    errors = [error_of_bits(bits) for bits in range(1, 11)]
     assert errors == sorted(errors, reverse=True)
-    assert (
-        PrivUnit(100, 4.0).mean_squared_error()
-        < errors[-1]
-        < 1.01 * PrivUnit(100, 4.0).mean_squared_error()
-    )
-    # Six bits do better than all of Duchi's columns.
-    assert errors[5] < Duchi(100, 4.0, 1.0).mean_squared_error()
+    limit = PrivUnit(100, 4.0).mean_squared_error()
+    assert limit < errors[-1] < 1.01 * limit
+
+
+def test_six_bits_do_better_than_all_of_the_columns_of_duchi():
+    assert error_of_bits(6) < Duchi(100, 4.0, 1.0).mean_squared_error()
 
 
 # ---- Caps of local randomizers: the known table, closed forms, and stability from one column to a million -----------
@@ -408,10 +473,10 @@ def test_every_cap_is_the_best_and_costs_what_it_says(dim, epsilon):
     assert cap.epsilon <= epsilon * (1.0 + 1e-12)
     if dim > 1 and cap.threshold**2 < 1.0 - 1e-11:
         assert cap.epsilon == pytest.approx(epsilon, rel=1e-12)
-        for factor in (0.99, 1.01):
-            at = cap.threshold * factor
-            if at < 1.0 - 1e-12:
-                other = caps.cap_of(dim, at, caps.logit_for(epsilon, caps.log_cap_mass(dim, at)))
+        for threshold in (0.99 * cap.threshold, 1.01 * cap.threshold):
+            if threshold < 1.0 - 1e-12:
+                logit = caps.logit_for(epsilon, caps.log_cap_mass(dim, threshold))
+                other = caps.cap_of(dim, threshold, logit)
                 assert other.scale < cap.scale * (1.0 + 1e-12)
 
 
@@ -422,16 +487,17 @@ def test_masses_agree_with_high_precision(dim, threshold):
     with mpmath.workdps(40):
         a = mpmath.mpf(dim - 1) / 2
         if dim <= 1000:
-            log_mass = mpmath.log(
-                mpmath.betainc(a, a, 0, (1 - mpmath.mpf(threshold)) / 2, regularized=True)
-            )
+            half = (1 - mpmath.mpf(threshold)) / 2
+            log_mass = mpmath.log(mpmath.betainc(a, a, 0, half, regularized=True))
         else:
             # Too many terms for the series: integrate the density, e^(its logarithm at the edge) taken out.
             edge = (a - 1) * mpmath.log1p(-(mpmath.mpf(threshold) ** 2))
-            inside = mpmath.quad(
-                lambda t: mpmath.exp((a - 1) * mpmath.log1p(-t * t) - edge),
-                mpmath.linspace(threshold, min(1, threshold + 60 / (dim * threshold)), 40),
-            )
+
+            def density(t):
+                return mpmath.exp((a - 1) * mpmath.log1p(-t * t) - edge)
+
+            last = min(1, threshold + 60 / (dim * threshold))
+            inside = mpmath.quad(density, mpmath.linspace(threshold, last, 40))
             log_mass = mpmath.log(inside) + edge - mpmath.log(mpmath.beta(mpmath.mpf(1) / 2, a))
     assert caps.log_cap_mass(dim, threshold) == pytest.approx(float(log_mass), rel=1e-11, abs=1e-11)
 
@@ -455,8 +521,7 @@ def test_the_conditions_of_bhowmick_are_sufficient(dim, epsilon):
 def test_the_first_condition_of_bhowmick_is_false_for_two_columns():
     excess = []
     for epsilon in (0.5, 1.0, 1.4, 1.8, 2.0):
-        log_mass = caps.log_cap_mass(
-            2, min(0.999999, math.tanh(0.5 * epsilon) * math.sqrt(math.pi / 2.0))
-        )
+        threshold = math.tanh(0.5 * epsilon) * math.sqrt(math.pi / 2.0)
+        log_mass = caps.log_cap_mass(2, min(0.999999, threshold))
         excess.append(caps.log_rest(log_mass) - log_mass - epsilon)
     assert max(excess) > 0.2

@@ -3,6 +3,7 @@
 import dataclasses
 import itertools
 import math
+from functools import partial
 
 import numpy as np
 import pytest
@@ -27,6 +28,11 @@ def regression(n, seed):
     return x, x @ TRUTH + 0.1 * rng.uniform(-1.0, 1.0, n)
 
 
+def standard_error(numbers):
+    """Of their mean."""
+    return np.std(numbers) / math.sqrt(len(numbers))
+
+
 def excess(weights):
     """Of the squared loss: uniform columns have variance 1/3."""
     return float(np.sum((weights - TRUTH) ** 2)) / 6.0
@@ -47,22 +53,28 @@ def test_it_learns_within_its_bound():
     assert excess(found.coefficients) < 0.2 * excess(np.zeros(3))
     assert found.spent == PureDP(4.0)
     assert not found.private
-    assert (
-        type(found).from_json(found.to_json()).coefficients.tolist() == found.coefficients.tolist()
-    )
+
+
+def test_a_result_comes_back_from_its_text():
+    found = learned()
+    again = type(found).from_json(found.to_json())
+    assert again.coefficients.tolist() == found.coefficients.tolist()
     assert "coefficient" in found.summary()
 
 
 def test_the_bound_is_that_of_the_paper_or_better():
-    randomizer = local.PrivUnit(3, 4.0, norm_bound=2.0)
-    second = randomizer.second_moment
+    second = local.PrivUnit(3, 4.0, norm_bound=2.0).second_moment
     better = 1.0 / math.sqrt(5000 / second + 100 / 4.0)
     paper = math.sqrt(5000 * second + 400.0) / 5100
-    assert better < min(paper, 1.0 / math.sqrt(100 / 4.0))
-    assert learned(300, 50, batch_rows=1).excess_bound == pytest.approx(
-        1.0 / math.sqrt(300 / second + 50 / 4.0)
-    )
+    assert better < paper
+    assert better < 1.0 / math.sqrt(100 / 4.0), "public rows alone"
     assert learned().excess_bound < 1.13 * better
+
+
+def test_the_bound_of_batches_of_one_row():
+    second = local.PrivUnit(3, 4.0, norm_bound=2.0).second_moment
+    expected = 1.0 / math.sqrt(300 / second + 50 / 4.0)
+    assert learned(300, 50, batch_rows=1).excess_bound == pytest.approx(expected)
 
 
 def test_a_strongly_convex_loss_gets_falling_steps():
@@ -71,24 +83,28 @@ def test_a_strongly_convex_loss_gets_falling_steps():
     one = learned(300, 50, batch_rows=1, strong_convexity=3.0, radius=50.0)
     assert one.excess_bound <= 2.0 / (3.0 * (300 / randomizer.second_moment + 50 / 4.0))
     assert one.releases[0]["steps"] == "strongly convex"
-    # A promise too weak to help leaves the steps as they were.
+
+
+def test_a_promise_too_weak_to_help_leaves_the_steps_as_they_were():
     weak = learned(300, 50, strong_convexity=1e-6)
     assert weak.coefficients.tolist() == learned(300, 50).coefficients.tolist()
     assert weak.releases[0]["steps"] == "convex"
 
 
+best_steps = partial(local.local_training.best_steps, clip=1.0)
+
+
 def test_steps_by_hand():
     """Two batches of one row, totals 1 and 2, mu = 1: A = 1, 3; weights 1, 6; lengths 1 / 1, 3 / 7; bound (1 + 9 * 2 / 7) / 14."""
-    found = local.local_training.best_steps(
-        [1.0, 2.0], [False, False], clip=1.0, radius=1e9, convexity=1.0
-    )
+    found = best_steps([1.0, 2.0], [False, False], radius=1e9, convexity=1.0)
     assert list(found.weights) == [1.0, 6.0]
     assert list(found.lengths) == pytest.approx([1.0, 3.0 / 7.0])
     assert found.excess_bound == pytest.approx((1.0 + 18.0 / 7.0) / 14.0)
-    # Batches of several rows: (total clip)^2 more.
-    found = local.local_training.best_steps(
-        [1.0, 2.0], [False, True], clip=1.0, radius=1.0, convexity=None
-    )
+
+
+def test_a_batch_of_several_rows_adds_its_clipped_total():
+    """(total clip)^2 = 4 beside the totals 1 and 2."""
+    found = best_steps([1.0, 2.0], [False, True], radius=1.0, convexity=None)
     assert found.excess_bound == pytest.approx(math.sqrt(1.0 + 2.0 + 4.0) / 3.0)
 
 
@@ -96,9 +112,7 @@ def test_falling_steps_keep_their_bound_on_a_quadratic():
     """mu |w|^2 / 2 in one column with coins for noise: the mean of 4000 runs stays below the bound; with tiny steps it does not."""
     rng = np.random.default_rng(0)
     totals = [0.25] * 30 + [4.0] * 10
-    plan = local.local_training.best_steps(
-        totals, [False] * 40, clip=1.0, radius=1e9, convexity=1.0
-    )
+    plan = best_steps(totals, [False] * 40, radius=1e9, convexity=1.0)
 
     def mean_excess(factor):
         weights = np.full(4000, 0.5)
@@ -107,9 +121,8 @@ def test_falling_steps_keep_their_bound_on_a_quadratic():
         for total, length, weight in zip(totals, plan.lengths, plan.weights, strict=True):
             done += weight
             average += weight / done * (weights - average)
-            noise = rng.choice([-1.0, 1.0], 4000) * np.sqrt(
-                1.0 / total - np.minimum(weights**2, 1.0 / total)
-            )
+            variance = 1.0 / total - np.minimum(weights**2, 1.0 / total)
+            noise = rng.choice([-1.0, 1.0], 4000) * np.sqrt(variance)
             weights = weights - factor * length * total * (weights + noise)
         return float(np.mean(average**2)) / 2.0
 
@@ -117,38 +130,53 @@ def test_falling_steps_keep_their_bound_on_a_quadratic():
     assert mean_excess(0.02) > plan.excess_bound
 
 
+X, Y = regression(300, 0)
+# A hundred users with three rows each.
+NUMBERS = np.arange(300) % 100
+USERS = [bytes([number]) * 16 for number in NUMBERS]
+train_at_4 = partial(local.train, epsilon=4.0, clip_norm=2.0, radius=1.0, random_state=3)
+
+
 def test_a_user_reports_once():
-    x, y = regression(300, 0)
-    names = [bytes([i % 100]) * 16 for i in range(300)]
-    common = {"epsilon": 4.0, "clip_norm": 2.0, "radius": 1.0, "random_state": 3}
-    found = local.train(x, y, users=names, **common)
+    found = train_at_4(X, Y, users=USERS)
     assert found.n_priv == 100
     assert found.spent == PureDP(4.0)
     assert found.releases[0]["rows_without_report"] == 200
-    assert (
-        found.coefficients.tolist() == local.train(x[:100], y[:100], **common).coefficients.tolist()
-    )
-    mixed = np.random.default_rng(1).permutation(300)
-    chosen = [names[i] for i in mixed]
-    first = sorted({name: place for place, name in reversed(list(enumerate(chosen)))}.values())
-    again = local.train(x[mixed], y[mixed], users=chosen, **common).coefficients
-    assert (
-        again.tolist()
-        == local.train(x[mixed][first], y[mixed][first], **common).coefficients.tolist()
-    )
-    twice = local.train(x, y, users=names, reports_per_user=2, **common)
+    first_rows = train_at_4(X[:100], Y[:100])
+    assert found.coefficients.tolist() == first_rows.coefficients.tolist()
+
+
+def test_a_user_reports_the_first_of_its_rows():
+    order = np.random.default_rng(1).permutation(300)
+    users = [USERS[place] for place in order]
+    found = train_at_4(X[order], Y[order], users=users)
+    _, first = np.unique(NUMBERS[order], return_index=True)
+    kept = order[np.sort(first)]
+    expected = train_at_4(X[kept], Y[kept])
+    assert found.coefficients.tolist() == expected.coefficients.tolist()
+
+
+def test_reports_of_a_user_add_up():
+    twice = train_at_4(X, Y, users=USERS, reports_per_user=2)
     assert twice.n_priv == 200
     assert twice.spent == PureDP(8.0)
-    priced = local.train(x, y, reports_per_user=3, **common)
+    priced = train_at_4(X, Y, reports_per_user=3)
     assert priced.n_priv == 300
     assert priced.spent == PureDP(12.0)
-    for bad in (
-        {"users": names[:-1]},
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [
+        {"users": USERS[:-1]},
         {"users": ["anna"] * 300},
         {"reports_per_user": 0},
         {"reports_per_user": 1.5},
-    ):
-        raises(InputError, "user", local.train, x, y, **bad, **common)
+    ],
+    ids=["one less", "text", "no report", "no whole number"],
+)
+def test_users_that_are_refused(bad):
+    raises(InputError, "user", train_at_4, X, Y, **bad)
 
 
 @pytest.mark.parametrize("loss", list(one for one in local.LOSSES.values() if not one.scores))
@@ -158,14 +186,12 @@ def test_gradients_are_derivatives_and_depend_on_their_row_alone(loss):
     y = np.array([0.0, 1, 1, 0, 1, 0])
     w = rng.normal(size=4)
     found = loss.gradient(w, x, y)
-    for j in range(4):
-        step = np.zeros(4)
-        step[j] = 1e-6
-        assert np.allclose(
-            found[:, j], (loss.value(w + step, x, y) - loss.value(w - step, x, y)) / 2e-6, atol=1e-8
-        )
-    for i in range(6):
-        assert np.array_equal(loss.gradient(w, x[i : i + 1], y[i : i + 1])[0], found[i])
+    for column, step in enumerate(1e-6 * np.eye(4)):
+        change = loss.value(w + step, x, y) - loss.value(w - step, x, y)
+        assert np.allclose(found[:, column], change / 2e-6, atol=1e-8)
+    for row in range(6):
+        alone = loss.gradient(w, x[row : row + 1], y[row : row + 1])
+        assert np.array_equal(alone[0], found[row])
 
 
 def test_every_user_reports_once(monkeypatch):
@@ -180,13 +206,19 @@ def test_every_user_reports_once(monkeypatch):
     monkeypatch.setattr(local.PrivUnit, "_reported", counted)
     learned(1000, 77, batch_rows=10)
     assert sum(seen) == 1000
-    for size in (1, 7, 10_000):
-        plan = list(local.local_training._plan(1000, 77, size))
-        assert [plan[0][0][0], plan[-1][0][1], plan[-1][1][1]] == [0, 1000, 77]
-        assert all(
-            one[0][1] == two[0][0] and one[1][1] == two[1][0]
-            for one, two in itertools.pairwise(plan)
-        )
+
+
+@pytest.mark.parametrize("size", [1, 7, 10_000])
+def test_batches_take_private_and_public_rows_one_after_another(size):
+    private, public = zip(*local.local_training._plan(1000, 77, size), strict=True)
+    assert private[0][0] == 0
+    assert private[-1][1] == 1000
+    assert public[-1][1] == 77
+    for ranges in (private, public):
+        assert all(one[1] == two[0] for one, two in itertools.pairwise(ranges))
+
+
+train_at_1 = partial(local.train, epsilon=1.0, clip_norm=1.0, radius=1.0)
 
 
 def test_a_row_enters_by_its_clipped_gradient_alone(monkeypatch):
@@ -203,15 +235,14 @@ def test_a_row_enters_by_its_clipped_gradient_alone(monkeypatch):
         return honest(self, private_rows(fixed), report_keys(0), **more)
 
     monkeypatch.setattr(local.PrivUnit, "_reported", forced)
-    first = local.train(x, y, epsilon=1.0, clip_norm=1.0, radius=1.0, random_state=0).coefficients
-    mine = list(records)
-    records[:] = []
-    second = local.train(
-        other, y, epsilon=1.0, clip_norm=1.0, radius=1.0, random_state=0
-    ).coefficients
-    assert np.array_equal(first, second)
-    changed = [np.flatnonzero(~(a == b).all(axis=1)) for a, b in zip(mine, records, strict=True)]
-    assert [len(rows) for rows in changed if len(rows)] == [1]
+    first = train_at_1(x, y, random_state=0)
+    gradients = np.concatenate(records)
+    records.clear()
+    second = train_at_1(other, y, random_state=0)
+    other_gradients = np.concatenate(records)
+    assert np.array_equal(first.coefficients, second.coefficients)
+    changed = (gradients != other_gradients).any(axis=1)
+    assert changed.sum() == 1
 
 
 def test_hostile_rows_do_not_raise():
@@ -220,11 +251,10 @@ def test_hostile_rows_do_not_raise():
     x[4] = 0.0
     x[5, 1] = np.nan
     y[6] = np.inf
-    assert np.isfinite(local.train(x, y, epsilon=1.0, clip_norm=1.0, radius=1.0).coefficients).all()
-    found = local.train(
-        x, np.full(200, 7.0), epsilon=1.0, clip_norm=1.0, radius=1.0, loss="logistic"
-    ).coefficients
-    assert np.isfinite(found).all()
+    assert np.isfinite(train_at_1(x, y).coefficients).all()
+    labels_of_no_class = np.full(200, 7.0)
+    found = train_at_1(x, labels_of_no_class, loss="logistic")
+    assert np.isfinite(found.coefficients).all()
 
 
 @pytest.mark.parametrize(
@@ -248,15 +278,18 @@ def test_hostile_rows_do_not_raise():
     ],
 )
 def test_bad_arguments_are_refused(more):
+    x, y = regression(50, 0)
     given = {
+        "x_priv": x,
+        "y_priv": y,
         "epsilon": 1.0,
         "clip_norm": 1.0,
         "radius": 1.0,
         "x_pub": np.ones((4, 3)),
         "y_pub": np.ones(4),
     }
-    given |= dict(zip(("x_priv", "y_priv"), regression(50, 0), strict=True))
-    raises(InputError, "y_priv" if "y_priv" in more else None, local.train, **given | more)
+    words = "y_priv" if "y_priv" in more else None
+    raises(InputError, words, local.train, **given | more)
 
 
 # ---- What public rows choose for local training: where it starts, how far it goes, and what gradients are clipped to.
@@ -278,97 +311,100 @@ def noisy(n, seed, dim=6):
 
 def test_a_public_start_is_far_better_than_public_rows_or_a_start_at_zero():
     """The mean of 4 seeded draws, 40 public rows in 6 columns; by public rows alone the excess is about 6 / (2 * 40)."""
-    errors = []
+    of_public = 0.0
+    of_zero = 0.0
+    of_both = 0.0
     for seed in range(4):
         x, y, best = noisy(10_040, seed)
-        shown = {"x_pub": x[:40].copy(), "y_pub": y[:40].copy()}
-        call = {"epsilon": 4.0, "batch_rows": 50, "random_state": seed, **shown}
-        begun = local.train(x[40:], y[40:], **PUBLIC, **call)
-        assert np.allclose(begun.start, np.linalg.lstsq(x[:40], y[:40], rcond=None)[0])
+        public = {"x_pub": x[:40].copy(), "y_pub": y[:40].copy()}
+        call = {"epsilon": 4.0, "batch_rows": 50, "random_state": seed, **public}
+        both = local.train(x[40:], y[40:], **PUBLIC, **call)
+        least_squares, *_ = np.linalg.lstsq(x[:40], y[:40], rcond=None)
+        assert np.allclose(both.start, least_squares)
         # As wide as the truth asks for, and a clip that few gradients reach.
-        zero = local.train(
-            x[40:], y[40:], clip_norm=8.0, radius=2.0 * float(np.linalg.norm(best)), **call
-        )
-        errors.append(
-            [
-                0.5 * np.sum((each - best) ** 2)
-                for each in (begun.start, zero.coefficients, begun.coefficients)
-            ]
-        )
-    public, zero, both = np.mean(errors, axis=0)
-    assert both < 0.15 * public
-    assert both < 0.2 * zero
+        wide = {"clip_norm": 8.0, "radius": 2.0 * float(np.linalg.norm(best))}
+        zero = local.train(x[40:], y[40:], **wide, **call)
+        of_public += np.sum((both.start - best) ** 2)
+        of_zero += np.sum((zero.coefficients - best) ** 2)
+        of_both += np.sum((both.coefficients - best) ** 2)
+    assert of_both < 0.15 * of_public
+    assert of_both < 0.2 * of_zero
+
+
+X_OF_PUBLIC, Y_OF_PUBLIC, _ = noisy(1060, 1)
+SIXTY = {"x_pub": X_OF_PUBLIC[:60].copy(), "y_pub": Y_OF_PUBLIC[:60].copy()}
+train_thousand = partial(
+    local.train,
+    X_OF_PUBLIC[60:],
+    Y_OF_PUBLIC[60:],
+    epsilon=4.0,
+    batch_rows=50,
+    random_state=0,
+)
 
 
 def test_what_public_rows_choose_is_what_is_said():
-    x, y, _ = noisy(1060, 1)
-    shown = x[:60].copy()
-    labels = y[:60].copy()
-    call = {"x_pub": shown, "y_pub": labels, "epsilon": 4.0, "batch_rows": 50, "random_state": 0}
-    found = local.train(x[60:], y[60:], **PUBLIC, **call)
+    found = train_thousand(**PUBLIC, **SIXTY)
     assert found.n_priv == 1000
     assert found.n_pub == 60
     assert found.provenance == dict.fromkeys(("start", "clip_norm", "radius"), "public rows")
-    begun = local.public_facts.PublicStart.of(local.LOSSES["squared"], shown, labels)
-    assert found.radius == 3.0 * begun.error
-    assert found.releases[0]["clip_norm"] == np.quantile(begun.lengths, 0.75)
-    # The public rows are used once: the same numbers without them give the same weights.
-    same = {
-        "start": found.start,
-        "radius": found.radius,
-        "clip_norm": found.releases[0]["clip_norm"],
-    }
-    plain = local.train(x[60:], y[60:], epsilon=4.0, batch_rows=50, random_state=0, **same)
+    start = local.public_facts.PublicStart.of(local.LOSSES["squared"], *SIXTY.values())
+    assert found.radius == 3.0 * start.error
+    assert found.releases[0]["clip_norm"] == np.quantile(start.lengths, 0.75)
+
+
+def test_public_rows_that_choose_the_start_are_used_once():
+    """The same numbers without them give the same weights."""
+    found = train_thousand(**PUBLIC, **SIXTY)
+    clip_norm = found.releases[0]["clip_norm"]
+    plain = train_thousand(start=found.start, radius=found.radius, clip_norm=clip_norm)
     assert np.array_equal(plain.coefficients, found.coefficients)
     assert plain.excess_bound == found.excess_bound
-    # A public clip by itself: lengths at the start, and the rows are used in the pass.
-    clipped = local.train(x[60:], y[60:], clip_norm="public", radius=2.0, **call)
-    lengths = np.linalg.norm(labels[:, None] * shown, axis=1)
-    assert clipped.releases[0]["clip_norm"] == pytest.approx(np.quantile(lengths, 0.75))
-    told = {"clip_norm": clipped.releases[0]["clip_norm"], "radius": 2.0}
-    alone = local.train(x[60:], y[60:], **told, epsilon=4.0, batch_rows=50, random_state=0)
-    assert not np.array_equal(clipped.coefficients, alone.coefficients)
+
+
+def test_public_rows_that_choose_a_clip_alone_are_used_in_the_pass():
+    found = train_thousand(clip_norm="public", radius=2.0, **SIXTY)
+    gradients_at_zero = SIXTY["y_pub"][:, None] * SIXTY["x_pub"]
+    lengths = np.linalg.norm(gradients_at_zero, axis=1)
+    clip_norm = found.releases[0]["clip_norm"]
+    assert clip_norm == pytest.approx(np.quantile(lengths, 0.75))
+    without = train_thousand(clip_norm=clip_norm, radius=2.0)
+    assert not np.array_equal(found.coefficients, without.coefficients)
 
 
 def test_the_error_of_a_public_fit_is_that_of_its_jackknife():
     """200 seeded fits: the root mean square of distances is within a tenth of the mean of what is said."""
-    said = []
-    found = []
+    stated = []
+    distances = []
     for seed in range(200):
         x, y, best = noisy(80, seed, dim=4)
-        begun = local.public_facts.PublicStart.of(local.LOSSES["squared"], x, y)
-        said.append(begun.error)
-        found.append(np.linalg.norm(begun.weights - best))
-    assert np.sqrt(np.mean(np.square(found))) == pytest.approx(
-        np.sqrt(np.mean(np.square(said))), rel=0.15
-    )
-    assert np.mean(np.array(found) < 2.0 * np.array(said)) > 0.95
+        start = local.public_facts.PublicStart.of(local.LOSSES["squared"], x, y)
+        stated.append(start.error)
+        distances.append(np.linalg.norm(start.weights - best))
+    mean_square = np.mean(np.square(stated))
+    assert np.sqrt(np.mean(np.square(distances))) == pytest.approx(np.sqrt(mean_square), rel=0.15)
+    assert np.mean(np.array(distances) < 2.0 * np.array(stated)) > 0.95
 
 
 @pytest.mark.parametrize("loss", ["logistic", "huber", Absolute()])
 def test_a_public_start_for_any_loss(loss):
     x, y, best = noisy(3060, 2, dim=3)
-    y = (y > 0.0).astype(float) if loss == "logistic" else y
-    call = {
-        "x_pub": x[:60].copy(),
-        "y_pub": y[:60].copy(),
-        "epsilon": 4.0,
-        "batch_rows": 50,
-        "random_state": 0,
-    }
-    found = local.train(x[60:], y[60:], loss=loss, **PUBLIC, **call)
-    cosine = found.coefficients @ best / np.linalg.norm(found.coefficients) / np.linalg.norm(best)
-    assert cosine > 0.9
+    if loss == "logistic":
+        y = (y > 0.0).astype(float)
+    public = {"x_pub": x[:60].copy(), "y_pub": y[:60].copy()}
+    call = {"epsilon": 4.0, "batch_rows": 50, "random_state": 0}
+    found = local.train(x[60:], y[60:], loss=loss, **public, **PUBLIC, **call)
+    lengths = np.linalg.norm(found.coefficients) * np.linalg.norm(best)
+    assert found.coefficients @ best / lengths > 0.9, "the cosine to the truth"
     assert np.linalg.norm(found.coefficients - found.start) <= found.radius
 
 
 def test_classes_that_a_plane_divides_have_a_public_start():
-    x = np.linspace(-1.0, 1.0, 40)[:, None]
-    begun = local.public_facts.PublicStart.of(
-        local.LOSSES["logistic"], x, (x[:, 0] > 0.0).astype(float)
-    )
-    assert 1.0 < begun.weights[0] < 100.0
-    assert begun.error < 30.0
+    x = np.linspace(-1.0, 1.0, 40)
+    y = (x > 0.0).astype(float)
+    start = local.public_facts.PublicStart.of(local.LOSSES["logistic"], x[:, None], y)
+    assert 1.0 < start.weights[0] < 100.0
+    assert start.error < 30.0
 
 
 REFUSED = Refusals()
@@ -440,111 +476,127 @@ def test_a_bound_that_cannot_be_told(arguments, why):
 
 def test_the_error_in_a_ball_is_the_predicted_one():
     """300 runs with fixed seeds: within 4 standard errors; radius^2 - V^2, the mean's square on a sphere, is far off here."""
-    dim = 6
-    n = 400
-    n_pub = 30
-    runs = 300
-    randomizer = local.PrivUnit(dim, 6.0, norm_bound=2.0)
-    center = np.full(dim, 0.2)
-    variance = dim * 0.1**2
-    known = {"n_reports": n, "n_pub": n_pub, "variance": variance}
-    predicted = local.mean_error(randomizer, **known, mean_square=variance + float(center @ center))
+    randomizer = local.PrivUnit(6, 6.0, norm_bound=2.0)
+    center = np.full(6, 0.2)
+    variance = 6 * 0.1**2
+    mean_square = variance + float(center @ center)
+    sizes = {"n_reports": 400, "n_pub": 30, "variance": variance}
+    predicted = local.mean_error(randomizer, **sizes, mean_square=mean_square)
     rng = np.random.default_rng(3)
+    private_errors = []
     errors = []
-    told = []
-    for run in range(runs):
-        reports = randomizer.privatize(rng.normal(center, 0.1, (n, dim)), random_state=run)
-        alone = local.estimate_mean(reports)
-        result = local.estimate_mean(reports, x_pub=rng.normal(center, 0.1, (n_pub, dim)))
-        errors.append([np.sum((each.mean - center) ** 2) for each in (alone, result)])
-        told.append(result.releases[0]["predicted_error"])
-    found = np.mean(errors, axis=0)
-    doubt = np.std(errors, axis=0) / math.sqrt(runs)
-    assert abs(found[0] - predicted.private_error) < 4.0 * doubt[0]
-    assert abs(found[1] - predicted.mean_squared_error) < 4.0 * doubt[1]
-    assert np.mean(told) == pytest.approx(predicted.mean_squared_error, rel=0.05)
-    # Without the mean square the prediction is an upper bound, and a near one where the mean is short.
-    bound = local.mean_error(randomizer, **known)
-    assert (
-        predicted.private_error < bound.private_error == pytest.approx(randomizer.second_moment / n)
-    )
+    stated = []
+    for run in range(300):
+        reports = randomizer.privatize(rng.normal(center, 0.1, (400, 6)), random_state=run)
+        private = local.estimate_mean(reports)
+        both = local.estimate_mean(reports, x_pub=rng.normal(center, 0.1, (30, 6)))
+        private_errors.append(np.sum((private.mean - center) ** 2))
+        errors.append(np.sum((both.mean - center) ** 2))
+        stated.append(both.releases[0]["predicted_error"])
+    private_error = np.mean(private_errors)
+    doubt = standard_error(private_errors)
+    assert abs(private_error - predicted.private_error) < 4.0 * doubt
+    expected = predicted.mean_squared_error
+    assert abs(np.mean(errors) - expected) < 4.0 * standard_error(errors)
+    assert np.mean(stated) == pytest.approx(expected, rel=0.05)
     # The planted fault: what the sphere would have.
-    fault = (randomizer.second_moment - (randomizer.radius**2 - variance)) / n
-    assert fault < found[0] - 8.0 * doubt[0]
+    fault = (randomizer.second_moment - (randomizer.radius**2 - variance)) / 400
+    assert fault < private_error - 8.0 * doubt
+
+
+def test_without_the_mean_square_the_predicted_error_is_an_upper_bound():
+    """And a near one where the mean is short."""
+    randomizer = local.PrivUnit(6, 6.0, norm_bound=2.0)
+    sizes = {"n_reports": 400, "n_pub": 30, "variance": 0.06}
+    predicted = local.mean_error(randomizer, **sizes, mean_square=0.3)
+    bound = local.mean_error(randomizer, **sizes)
+    assert predicted.private_error < bound.private_error
+    assert bound.private_error == pytest.approx(randomizer.second_moment / 400)
 
 
 def test_the_empirical_error_in_a_ball():
     """200 runs with fixed seeds, as above; the rows are those of one draw."""
-    dim = 4
-    n = 300
-    n_pub = 60
-    runs = 200
-    randomizer = local.PrivUnit(dim, 6.0, norm_bound=1.0)
-    rows = np.random.default_rng(4).normal(0.3, 0.1, (n + n_pub, dim))
-    private = rows[:n]
-    public = rows[n:]
-    square = float(np.mean(np.sum(private * private, axis=1)))
-    sizes = {"n_reports": n, "n_pub": n_pub, "target": "empirical"}
-    predicted = local.mean_error(randomizer, **sizes, mean_square=square)
-    errors = [
-        np.sum(
-            (
-                local.estimate_mean(
-                    randomizer.privatize(private, random_state=run),
-                    x_pub=public,
-                    target="empirical",
-                ).mean
-                - rows.mean(axis=0)
-            )
-            ** 2
-        )
-        for run in range(runs)
-    ]
-    doubt = np.std(errors) / math.sqrt(runs)
-    assert abs(np.mean(errors) - predicted.mean_squared_error) < 4.0 * doubt
-    assert local.mean_error(randomizer, **sizes).mean_squared_error > predicted.mean_squared_error
+    randomizer = local.PrivUnit(4, 6.0, norm_bound=1.0)
+    rows = np.random.default_rng(4).normal(0.3, 0.1, (360, 4))
+    private = rows[:300]
+    public = rows[300:]
+    sizes = {"n_reports": 300, "n_pub": 60, "target": "empirical"}
+    mean_square = float(np.mean(np.sum(private * private, axis=1)))
+    predicted = local.mean_error(randomizer, **sizes, mean_square=mean_square).mean_squared_error
+    errors = []
+    for run in range(200):
+        reports = randomizer.privatize(private, random_state=run)
+        result = local.estimate_mean(reports, x_pub=public, target="empirical")
+        errors.append(np.sum((result.mean - rows.mean(axis=0)) ** 2))
+    assert abs(np.mean(errors) - predicted) < 4.0 * standard_error(errors)
+    assert local.mean_error(randomizer, **sizes).mean_squared_error > predicted
 
 
 def test_on_the_sphere_the_mean_square_is_one():
-    known = {"n_reports": 9, "variance": 0.3}
-    assert local.mean_error(local.PrivUnit(4, 3.0), **known) == local.mean_error(
-        local.PrivUnit(4, 3.0), **known, mean_square=1.0
-    )
+    randomizer = local.PrivUnit(4, 3.0)
+    error = partial(local.mean_error, randomizer, n_reports=9, variance=0.3)
+    assert error() == error(mean_square=1.0)
     assert moments(np.eye(4), 2.0, sphere=True) == (1.0, 4.0)
 
 
-@pytest.mark.parametrize(("randomizer", "arguments", "why"), [
-    (local.PrivUnit(3, 2.0, norm_bound=2.0), {"mean_square": 4.1}, "radius"),
-    (local.PrivUnit(3, 2.0, norm_bound=2.0), {"mean_square": 1.0, "variance": 1.1}, "mean_square"),
-    (local.PrivUnit(3, 2.0), {"mean_square": 0.5}, "leave it out"),
-])  # fmt: skip
-def test_moments_that_cannot_be(randomizer, arguments, why):
+@pytest.mark.parametrize(
+    ("arguments", "why"),
+    [
+        ({"mean_square": 4.1}, "radius"),
+        ({"mean_square": 1.0, "variance": 1.1}, "mean_square"),
+    ],
+)
+def test_moments_that_cannot_be_in_a_ball(arguments, why):
+    randomizer = local.PrivUnit(3, 2.0, norm_bound=2.0)
     raises(InputError, why, local.mean_error, randomizer, n_reports=10, **arguments)
 
 
-def covered(draw, loss, told_by, monkeypatch, draws=1000, n_pub=200):
+def test_a_mean_square_on_the_sphere_is_refused():
+    randomizer = local.PrivUnit(3, 2.0)
+    asked = {"n_reports": 10, "mean_square": 0.5}
+    raises(InputError, "leave it out", local.mean_error, randomizer, **asked)
+
+
+def share_covered(draw, loss):
     """Share of draws in which 1.96 times the allowance is no less than what the longest public row takes, without any noise."""
-    monkeypatch.setattr(local.public_facts, "TOLD_BY", told_by)
     rng = np.random.default_rng(5)
-    rows = [draw(rng, n_pub)[:, None] for _ in range(draws)]
-    return np.mean(
-        [
-            loss(float(each.max())) <= 1.96 * clipping_std(each, float(each.max()))[0]
-            for each in rows
-        ]
-    )
+    covered = 0
+    for _ in range(1000):
+        lengths = draw(rng)
+        longest = float(lengths.max())
+        (allowance,) = clipping_std(lengths[:, None], longest)
+        covered += loss(longest) <= 1.96 * allowance
+    return covered / 1000
 
 
-def test_the_allowance_covers_an_exponential_tail(monkeypatch):
-    """What the longest of 200 public rows leaves beyond it: 96 % of draws; by two rows it is 85 %."""
-    exponential = (lambda rng, n: rng.exponential(size=n), lambda bound: math.exp(-bound))
-    normal = (
-        lambda rng, n: np.abs(rng.normal(size=n)),
-        lambda bound: 2.0 * (stats.norm.pdf(bound) - bound * stats.norm.sf(bound)),
-    )
-    assert covered(*exponential, 4, monkeypatch) > 0.94
-    assert covered(*normal, 4, monkeypatch) > 0.94
-    assert covered(*exponential, 2, monkeypatch) < 0.9  # the planted fault
+def exponentials(rng):
+    return rng.exponential(size=200)
+
+
+def beyond_of_exponentials(bound):
+    return math.exp(-bound)
+
+
+def test_the_allowance_covers_an_exponential_tail():
+    """What the longest of 200 public rows leaves beyond it: 96 % of draws."""
+    assert share_covered(exponentials, beyond_of_exponentials) > 0.94
+
+
+def test_the_allowance_covers_a_normal_tail():
+    def normals(rng):
+        return np.abs(rng.normal(size=200))
+
+    def beyond(bound):
+        return 2.0 * (stats.norm.pdf(bound) - bound * stats.norm.sf(bound))
+
+    assert share_covered(normals, beyond) > 0.94
+
+
+def test_planted_fault_an_allowance_by_two_rows_is_caught(monkeypatch):
+    """By two rows it is 85 %, by the four of the package 96 %."""
+    assert local.public_facts.TOLD_BY == 4
+    monkeypatch.setattr(local.public_facts, "TOLD_BY", 2)
+    assert share_covered(exponentials, beyond_of_exponentials) < 0.9
 
 
 def test_a_bound_far_beyond_the_rows_takes_nothing():
@@ -573,13 +625,15 @@ def test_the_interval_holds_what_is_shortened():
     without = dataclasses.replace(result, clipping_std=None)
     assert without.confidence_interval(0.95)[1][0] < 1.0 < upper[0]
     assert lower[0] < result.mean[0]
-    assert np.array_equal(MeanResult.from_json(result.to_json()).clipping_std, result.clipping_std)
+    again = MeanResult.from_json(result.to_json())
+    assert np.array_equal(again.clipping_std, result.clipping_std)
     assert "noise, sampling and clipping" in result.summary()
-    # Directions lose nothing.
-    public = np.random.default_rng(8).normal(size=(20, 3))
-    result = local.estimate_mean(
-        local.PrivUnit(3, 2.0).privatize(public, random_state=0), x_pub=public + 0.0
-    )
+
+
+def test_directions_lose_nothing():
+    rows = np.random.default_rng(8).normal(size=(20, 3))
+    reports = local.PrivUnit(3, 2.0).privatize(rows, random_state=0)
+    result = local.estimate_mean(reports, x_pub=rows.copy())
     assert result.clipping_std is None
     assert "public_rows_shortened" not in result.releases[0]
 
@@ -588,8 +642,9 @@ def test_the_interval_holds_what_is_shortened():
 def test_a_clipping_std_that_cannot_be_read(numbers):
     public = np.random.default_rng(9).normal(size=(20, 2))
     reports = local.PrivUnit(2, 2.0, norm_bound=9.0).privatize(public, random_state=0)
-    text = local.estimate_mean(reports, x_pub=public + 0.0).to_json()
-    start = text.index('"clipping_std":') + len('"clipping_std":')
-    end = text.index("]", start) + 1
-    assert MeanResult.from_json(text[:start] + " null" + text[end:]).clipping_std is None
-    raises(InputError, "clipping_std", MeanResult.from_json, text[:start] + numbers + text[end:])
+    text = local.estimate_mean(reports, x_pub=public.copy()).to_json()
+    before, name, rest = text.partition('"clipping_std":')
+    _, _, after = rest.partition("]")
+    assert MeanResult.from_json(f"{before}{name} null{after}").clipping_std is None
+    changed = f"{before}{name}{numbers}{after}"
+    raises(InputError, "clipping_std", MeanResult.from_json, changed)

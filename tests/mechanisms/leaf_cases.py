@@ -13,10 +13,11 @@ from fastpubpriv.sources.fold import Executor
 
 DIM = 3
 ONE_THREAD = Executor(threads=1, progress=False)
-leaf_counts, leaf_sums, leaf_second_moments, second_moment, shell_counts = (
-    partial(getattr(releases, f"release_{name}"), executor=ONE_THREAD)
-    for name in ("leaf_counts", "leaf_sums", "leaf_second_moments", "second_moment", "shell_counts")
-)
+leaf_counts = partial(releases.release_leaf_counts, executor=ONE_THREAD)
+leaf_sums = partial(releases.release_leaf_sums, executor=ONE_THREAD)
+leaf_second_moments = partial(releases.release_leaf_second_moments, executor=ONE_THREAD)
+second_moment = partial(releases.release_second_moment, executor=ONE_THREAD)
+shell_counts = partial(releases.release_shell_counts, executor=ONE_THREAD)
 
 
 def three_leaves():
@@ -86,7 +87,8 @@ def neighbors(rng, count):
     """Random pairs of data sets: a row is replaced by one of the same leaf, of another, by a hostile row, or by a copy."""
     for _ in range(count):
         n = int(rng.choice([1, 2, 3, 10, 60]))
-        rows = clustered(rng, n, 10.0 ** rng.choice([-300.0, -2.0, 0.0, 0.0, 2.0, 300.0]))
+        scale = 10.0 ** rng.choice([-300.0, -2.0, 0.0, 0.0, 2.0, 300.0])
+        rows = clustered(rng, n, scale)
         if rng.random() < 0.3:
             rows[rng.integers(n)] = HOSTILE[rng.integers(len(HOSTILE))]
         other = rows.copy()

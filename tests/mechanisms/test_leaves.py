@@ -34,14 +34,14 @@ COST = Fraction(1)
 def all_three(x, budget=BUDGETS["zcdp"], affines=None):
     """The three joint releases."""
     account, rows, routes = leaf_cases.stage(x, budget)
-    affines = leaf_cases.maps() if affines is None else affines
-    return (
-        leaf_cases.leaf_counts(account, rows, routes, name="counts", cost=COST),
-        leaf_cases.leaf_sums(account, rows, routes, affines, name="sums", radii=RADII, cost=COST),
-        leaf_cases.leaf_second_moments(
-            account, rows, routes, affines, name="moments", radii=RADII, cost=COST
-        ),
-    )
+    if affines is None:
+        affines = leaf_cases.maps()
+    given = (account, rows, routes, affines)
+    asked = {"radii": RADII, "cost": COST}
+    counts = leaf_cases.leaf_counts(account, rows, routes, name="counts", cost=COST)
+    sums = leaf_cases.leaf_sums(*given, name="sums", **asked)
+    moments = leaf_cases.leaf_second_moments(*given, name="moments", **asked)
+    return counts, sums, moments
 
 
 def integers(*given, **options):
@@ -51,53 +51,46 @@ def integers(*given, **options):
     return transcript.calls
 
 
+def row_map_of(affine, radius, bound):
+    """The map to integers of at most Q in norm: half a step of rounding in each column stands between the clip and Q."""
+    steps = bound - math.ceil(math.sqrt(leaf_cases.DIM) / 2) - 1
+    return affine.row_map(quant_bound=bound, inv_step=1.0 / (radius / steps), limit=float(steps))
+
+
 @pytest.mark.parametrize("notion", BUDGETS)
 def test_each_leaf_gets_the_integers_of_its_own_rows(notion):
-    x = np.concatenate(
-        [leaf_cases.clustered(np.random.default_rng(1), 500, 2.0), leaf_cases.HOSTILE]
-    )
+    rows = leaf_cases.clustered(np.random.default_rng(1), 500, 2.0)
+    x = np.concatenate([rows, leaf_cases.HOSTILE])
     reached = leaf_cases.three_leaves().assign(x)
     counts, sums, moments = integers(x, BUDGETS[notion])
-    quanta = {call.name: call.event for call in (counts, sums, moments)}
-    for index, (leaf, affine, radius) in enumerate(
-        zip(leaf_cases.LEAVES, leaf_cases.maps(), RADII, strict=True)
-    ):
+    bound_of_sums = bound_of_sum(sums.event, notion)
+    bound_of_moments = bound_of_moment(moments.event, notion)
+    leaves = zip(leaf_cases.LEAVES, leaf_cases.maps(), RADII, strict=True)
+    for index, (leaf, affine, radius) in enumerate(leaves):
         own = np.ascontiguousarray(x[reached == leaf])
         assert len(own) > 20
         assert counts.query[index] % len(own) == 0
-        for call, kernel, shape in (
-            (sums, kernels.rows_sum, (leaf_cases.DIM,)),
-            (moments, kernels.rows_gram, (leaf_cases.DIM, leaf_cases.DIM)),
-        ):
-            bound = bound_of(quanta[call.name], call.name, notion == "pure")
-            steps = bound - math.ceil(math.sqrt(leaf_cases.DIM) / 2) - 1
-            row_map = affine.row_map(
-                quant_bound=bound, inv_step=1.0 / (radius / steps), limit=float(steps)
-            )
-            expected = np.zeros(shape, dtype=np.int64)
-            kernel(own, row_map, expected)
-            if call is moments:
-                expected = in_shape(expected, call.query[index].shape)
-            np.testing.assert_array_equal(call.query[index], expected)
+        expected = np.zeros(leaf_cases.DIM, dtype=np.int64)
+        kernels.rows_sum(own, row_map_of(affine, radius, bound_of_sums), expected)
+        np.testing.assert_array_equal(sums.query[index], expected)
+        expected = np.zeros((leaf_cases.DIM, leaf_cases.DIM), dtype=np.int64)
+        kernels.rows_gram(own, row_map_of(affine, radius, bound_of_moments), expected)
+        found = moments.query[index]
+        np.testing.assert_array_equal(found, in_shape(expected, found.shape))
 
 
-def bound_of(event, name, pure):
-    """Q from the sensitivities of an event."""
-    worst = event.clusters.stay if name == "sums" else event.clusters.move
-    if not pure:
-        return math.isqrt(worst // 4) if name == "sums" else math.isqrt(math.isqrt(worst // 2))
-    candidates = range(1, 2**26) if name == "sums" else range(1, 2897)
-    low = candidates.start
-    high = candidates.stop
-    while low + 1 < high:
-        middle = (low + high) // 2
-        value = (
-            math.isqrt(4 * leaf_cases.DIM * middle**2)
-            if name == "sums"
-            else 2 * ((leaf_cases.DIM + 1) * middle**2 // 2)
-        )
-        low, high = (middle, high) if value <= worst else (low, middle)
-    return low
+def bound_of_sum(event, notion):
+    """Q from the sensitivity of a sum: 4 Q^2, or the root of 4 D Q^2 in l1."""
+    if notion == "pure":
+        return math.isqrt((event.clusters.stay + 1) ** 2 // (4 * leaf_cases.DIM))
+    return math.isqrt(event.clusters.stay // 4)
+
+
+def bound_of_moment(event, notion):
+    """Q from the sensitivity of a second moment: 2 Q^4, or (D + 1) Q^2 in l1, rounded to whole pairs."""
+    if notion == "pure":
+        return math.isqrt((event.clusters.move + 1) // (leaf_cases.DIM + 1))
+    return math.isqrt(math.isqrt(event.clusters.move // 2))
 
 
 def case_of(x, y):
@@ -107,15 +100,17 @@ def case_of(x, y):
         return "none"
     before = leaf_cases.three_leaves().assign(x[index])[0]
     after = leaf_cases.three_leaves().assign(y[index])[0]
-    return (
-        "none"
-        if before == after == -1
-        else "stay"
-        if before == after
-        else "cross"
-        if -1 in (before, after)
-        else "move"
-    )
+    if before == after:
+        return "none" if before == -1 else "stay"
+    return "cross" if -1 in (before, after) else "move"
+
+
+def distance(one, two, notion):
+    """What a replaced row moved an answer by: in l1 for pure epsilon, squared in l2 for others."""
+    gaps = (one.query - two.query).astype(object).ravel()
+    if notion == "pure":
+        return int(np.abs(gaps).sum())
+    return int((gaps**2).sum())
 
 
 @pytest.mark.parametrize("notion", BUDGETS)
@@ -126,61 +121,70 @@ def test_distance_is_within_the_case(notion):
     for x, y in leaf_cases.neighbors(rng, 150):
         case = case_of(x, y)
         seen.add(case)
-        for one, two in zip(
-            integers(x, BUDGETS[notion]), integers(y, BUDGETS[notion]), strict=True
-        ):
-            gaps = [int(gap) for gap in (one.query - two.query).ravel()]
-            moved = sum(map(abs, gaps)) if notion == "pure" else sum(gap * gap for gap in gaps)
+        before = integers(x, BUDGETS[notion])
+        after = integers(y, BUDGETS[notion])
+        for one, two in zip(before, after, strict=True):
             clusters = one.event.clusters
             allowed = {
                 "stay": clusters.stay,
                 "move": clusters.move,
                 "cross": clusters.move / 2,
                 "none": 0,
-            }[case]
-            assert moved <= allowed, (case, one.name)
+            }
+            assert distance(one, two, notion) <= allowed[case], (case, one.name)
     assert seen >= {"stay", "move", "cross"}
 
 
-def test_sensitivities_are_reached():
-    far = 1e9
-    base = np.tile(leaf_cases.CENTERS[1], (4, 1))
-    up = base.copy()
-    side = base.copy()
-    below = base.copy()
-    up[0] += [0.0, far, 0.0]
-    side[0] += [far, 1.0, 0.0]
-    below[0] = leaf_cases.CENTERS[2] - [0.0, far, 0.0]
-    opposite = base.copy()
-    base[0] += [-far, 1.0, 0.0]
-    opposite[0] += [far, 1.0, 0.0]
+FAR = 1e9
 
-    def squared(x, y):
-        pairs = zip(
-            integers(x, affines=leaf_cases.CENTERED),
-            integers(y, affines=leaf_cases.CENTERED),
-            strict=True,
-        )
-        return {
-            one.name: (
-                sum(int(gap) ** 2 for gap in (one.query - two.query).ravel()),
-                one.event.clusters,
-            )
-            for one, two in pairs
-        }
 
-    stays = squared(up, side)
-    moved, clusters = stays["moments"]
+def at_rest_but(row):
+    """Four rows in the center of the second leaf, of which one is replaced."""
+    rows = np.tile(leaf_cases.CENTERS[1], (4, 1))
+    rows[0] = row
+    return rows
+
+
+UP = leaf_cases.CENTERS[1] + [0.0, FAR, 0.0]
+ASIDE = leaf_cases.CENTERS[1] + [FAR, 1.0, 0.0]
+OPPOSITE = leaf_cases.CENTERS[1] + [-FAR, 1.0, 0.0]
+BELOW = leaf_cases.CENTERS[2] - [0.0, FAR, 0.0]
+
+
+def moves(row, other):
+    """Squared distance and sensitivities by the name of the release, for one row or another."""
+    before = integers(at_rest_but(row), affines=leaf_cases.CENTERED)
+    after = integers(at_rest_but(other), affines=leaf_cases.CENTERED)
+    found = {}
+    for one, two in zip(before, after, strict=True):
+        found[one.name] = distance(one, two, "zcdp"), one.event.clusters
+    return found
+
+
+def test_the_sensitivity_of_a_moment_is_reached_by_orthogonal_rows_of_a_leaf():
+    moved, clusters = moves(UP, ASIDE)["moments"]
     assert 0.99 * clusters.stay <= moved <= clusters.stay
-    assert stays["counts"][0] == 0 == stays["counts"][1].stay
-    moved, clusters = squared(base, opposite)["sums"]
+
+
+def test_a_row_that_stays_moves_no_count():
+    moved, clusters = moves(UP, ASIDE)["counts"]
+    assert moved == 0
+    assert clusters.stay == 0
+
+
+def test_the_sensitivity_of_a_sum_is_reached_by_opposite_rows_of_a_leaf():
+    moved, clusters = moves(OPPOSITE, ASIDE)["sums"]
     assert 0.99 * clusters.stay <= moved <= clusters.stay
-    for name, (moved, clusters) in squared(up, below).items():
+
+
+def test_the_sensitivities_are_reached_by_a_row_that_changes_its_leaf():
+    for name, (moved, clusters) in moves(UP, BELOW).items():
         assert 0.99 * clusters.move <= moved <= clusters.move, name
 
 
 @pytest.mark.parametrize("notion", BUDGETS)
-def test_answers_and_noise_levels_of_leaves(notion):
+def test_answers_of_leaves_are_near_the_truth(notion):
+    """Within forty standard deviations of the noise (Laplace: e^-56), and a grid step for each row."""
     x = leaf_cases.clustered(np.random.default_rng(4), 20_000)
     reached = leaf_cases.three_leaves().assign(x)
     counts, sums, moments = all_three(x, BUDGETS[notion], leaf_cases.CENTERED)
@@ -188,34 +192,32 @@ def test_answers_and_noise_levels_of_leaves(notion):
         gaps = x[reached == leaf] - leaf_cases.CENTERS[index]
         norms = np.linalg.norm(gaps, axis=1, keepdims=True)
         clipped = gaps * np.minimum(1.0, RADII[index] / np.maximum(norms, 1e-300))
-        # Forty standard deviations of the noise (Laplace: e^-56), and a grid step for each row.
-        for released, truth in (
-            (counts, len(gaps)),
-            (sums, clipped.sum(axis=0)),
-            (moments, clipped.T @ clipped),
-        ):
+        truths = (len(gaps), clipped.sum(axis=0), clipped.T @ clipped)
+        for released, truth in zip((counts, sums, moments), truths, strict=True):
             room = 40.0 * released.noise_std[index] + 1e-2 * len(gaps)
             assert np.abs(released.value[index] - truth).max() < room
             assert released.noise_std[index] < 0.05 * len(gaps)
         np.testing.assert_array_equal(moments.value[index], moments.value[index].T)
-    # Noise levels follow the unit of each leaf.
+
+
+@pytest.mark.parametrize("notion", BUDGETS)
+def test_noise_levels_follow_the_unit_of_each_leaf(notion):
     counts, sums, moments = all_three(np.zeros((10, leaf_cases.DIM)), BUDGETS[notion])
     ratio = np.array(RADII) / RADII[0]
     np.testing.assert_allclose(sums.noise_std, sums.noise_std[0] * ratio)
     np.testing.assert_allclose(moments.noise_std, moments.noise_std[0] * ratio**2)
     assert len(set(counts.noise_std)) == 1
-    for released, cells in (
-        (counts, 3),
-        (sums, 3 * leaf_cases.DIM),
-        (moments, 3 * leaf_cases.DIM * leaf_cases.DIM),
-    ):
-        expected = (
-            3 * leaf_cases.DIM * (leaf_cases.DIM + 1) // 2
-            if notion == "pure" and released is moments
-            else cells
-        )
-        assert released.event.draws == expected
-        cost = released.event.epsilon if notion == "pure" else released.event.rho
+
+
+# Numbers of three leaves of three columns: a count, a sum, and a matrix, of which pure epsilon releases the triangle.
+@pytest.mark.parametrize(
+    ("notion", "draws"), [("zcdp", [3, 9, 27]), ("approx", [3, 9, 27]), ("pure", [3, 9, 18])]
+)
+def test_leaves_draw_one_coin_a_number_and_spend_what_was_asked_for(notion, draws):
+    released = all_three(np.zeros((10, leaf_cases.DIM)), BUDGETS[notion])
+    assert [one.event.draws for one in released] == draws
+    for one in released:
+        cost = one.event.epsilon if notion == "pure" else one.event.rho
         assert 0.99 * COST < cost <= COST
 
 
@@ -236,19 +238,10 @@ def test_no_row_is_no_problem():
 )
 def test_refuses_what_does_not_fit_together(affines, radii):
     account, rows, routes = leaf_cases.stage(np.zeros((4, leaf_cases.DIM)), ZCDP(10))
-    for release in (leaf_cases.leaf_sums, leaf_cases.leaf_second_moments):
-        raises(
-            InputError,
-            None,
-            release,
-            account,
-            rows,
-            routes,
-            affines,
-            name="x",
-            radii=radii,
-            cost=COST,
-        )
+    given = (account, rows, routes, affines)
+    asked = {"name": "x", "radii": radii, "cost": COST}
+    raises(InputError, None, leaf_cases.leaf_sums, *given, **asked)
+    raises(InputError, None, leaf_cases.leaf_second_moments, *given, **asked)
     assert account.charged == 0
 
 
@@ -257,47 +250,55 @@ def of_node(x, only, notion, affine, edges):
     """The calls of the two releases that may look at one node."""
     account = leaf_cases.opened(BUDGETS[notion])
     rows = private_rows(x)
-    options = {"cost": COST, "only": only}
+    edges = np.array(edges)
+    asked = {"cost": COST, "only": only}
     with recording() as transcript:
-        leaf_cases.second_moment(account, rows, affine, name="gram", radius=3.0, **options)
-        leaf_cases.shell_counts(
-            account, rows, affine, name="shells", edges=np.array(edges), **options
-        )
+        leaf_cases.second_moment(account, rows, affine, name="gram", radius=3.0, **asked)
+        leaf_cases.shell_counts(account, rows, affine, name="shells", edges=edges, **asked)
     return transcript.calls
+
+
+CLUSTERED = leaf_cases.clustered(np.random.default_rng(5), 700, 2.0)
+AND_HOSTILE = np.concatenate([CLUSTERED, leaf_cases.HOSTILE])
+SHELLS = [1.0, 2.0, 4.0]
 
 
 @pytest.mark.parametrize("node", [0, 1, 2, 4])
 @pytest.mark.parametrize("notion", ["zcdp", "pure"])
 def test_only_looks_at_the_rows_of_a_node(node, notion):
-    x = np.concatenate(
-        [leaf_cases.clustered(np.random.default_rng(5), 700, 2.0), leaf_cases.HOSTILE]
-    )
     tree = leaf_cases.three_leaves()
-    affine = leaf_cases.maps()[0]
-    own = x[tree.members(x, node)]
-    assert 0 < len(own) < len(x)
+    own = AND_HOSTILE[tree.members(AND_HOSTILE, node)]
+    assert 0 < len(own) < len(AND_HOSTILE)
     # The rows of the node alone, padded with neutral rows to the same public n.
-    padded = np.full(x.shape, np.nan)
+    padded = np.full(AND_HOSTILE.shape, np.nan)
     padded[: len(own)] = own
-    given = notion, affine, [1.0, 2.0, 4.0]
-    raises(InputError, "one node", of_node, x, tree.routes((1, 2)), *given)
-    for one, two in zip(
-        *(of_node(rows, tree.only(node), *given) for rows in (x, padded)), strict=True
-    ):
+    only = tree.only(node)
+    given = (only, notion, leaf_cases.maps()[0], SHELLS)
+    of_all_rows = of_node(AND_HOSTILE, *given)
+    of_own_rows = of_node(padded, *given)
+    for one, two in zip(of_all_rows, of_own_rows, strict=True):
         np.testing.assert_array_equal(one.query, two.query)
         assert one.query.any()
-        assert one.event.clusters.lineage == tree.only(node).lineage
-    if notion == "zcdp":  # the price is that of the same release over all rows
-        for one, two in zip(
-            *(of_node(x, only, *given) for only in (tree.only(node), None)), strict=True
-        ):
-            assert (
-                one.event.squared_sensitivity
-                == two.event.squared_sensitivity
-                == one.event.clusters.stay
-            )
-            assert two.event.clusters is None
-            assert one.event.clusters.move <= one.event.clusters.stay
+        assert one.event.clusters.lineage == only.lineage
+
+
+@pytest.mark.parametrize("node", [0, 1, 2, 4])
+def test_the_price_of_a_node_is_that_of_all_rows(node):
+    only = leaf_cases.three_leaves().only(node)
+    given = ("zcdp", leaf_cases.maps()[0], SHELLS)
+    of_the_node = of_node(AND_HOSTILE, only, *given)
+    of_all_rows = of_node(AND_HOSTILE, None, *given)
+    for one, two in zip(of_the_node, of_all_rows, strict=True):
+        clusters = one.event.clusters
+        assert one.event.squared_sensitivity == two.event.squared_sensitivity == clusters.stay
+        assert clusters.move <= clusters.stay
+        assert two.event.clusters is None
+
+
+def test_only_takes_one_node():
+    two_nodes = leaf_cases.three_leaves().routes((1, 2))
+    given = (two_nodes, "zcdp", leaf_cases.maps()[0], SHELLS)
+    raises(InputError, "one node", of_node, AND_HOSTILE, *given)
 
 
 def test_no_count_of_complete_rows_is_free_in_a_node():
@@ -321,18 +322,16 @@ def test_entering_or_leaving_a_node_costs_half():
     """Exact integers: a row that enters moves the answer by at most half of what the event gives to a move."""
     tree = leaf_cases.three_leaves()
     affine = AffineMap(dim=leaf_cases.DIM, center=leaf_cases.CENTERS[1])
-    x = np.tile(leaf_cases.CENTERS[1], (3, 1))
-    y = x.copy()
-    y[0] = leaf_cases.CENTERS[2]
-    x[0] = leaf_cases.CENTERS[1] + [0.0, 1e9, 0.0]
     for notion in ("zcdp", "pure"):
-        found = [of_node(rows, tree.only(3), notion, affine, [1.0]) for rows in (x, y)]
-        for one, two in zip(*found, strict=True):
-            gaps = [int(gap) for gap in (one.query - two.query).ravel()]
-            moved = sum(map(abs, gaps)) if notion == "pure" else sum(gap * gap for gap in gaps)
-            assert 0 < moved <= one.event.clusters.move / 2
+        given = (tree.only(3), notion, affine, [1.0])
+        inside = of_node(at_rest_but(UP), *given)
+        outside = of_node(at_rest_but(leaf_cases.CENTERS[2]), *given)
+        for one, two in zip(inside, outside, strict=True):
+            moved = distance(one, two, notion)
+            half = one.event.clusters.move / 2
+            assert 0 < moved <= half
             if isinstance(one.event, GaussianEvent):
-                assert moved >= 0.99 * one.event.clusters.move / 2
+                assert moved >= 0.99 * half
 
 
 # ---- Counts of cells and codes, and sums of statistics: exact queries, sensitivities, prices, refusals --------------
@@ -362,8 +361,10 @@ def exact(release, rows, **options):
 
 
 def cells(rows, *, account=None, cost=None, edges=EDGES):
-    account = accounts.opened(PureDP(1), 100) if account is None else account
-    cost = account.allowance if cost is None else cost
+    if account is None:
+        account = accounts.opened(PureDP(1), 100)
+    if cost is None:
+        cost = account.allowance
     return release_cell_counts(account, rows, edges, name="cells", cost=cost, executor=EXECUTOR)
 
 
@@ -384,13 +385,18 @@ def test_edges_and_values_without_a_cell():
 
 
 @pytest.mark.parametrize("columns", [1, 2])
-def test_cells_cost_what_was_asked_for(columns):
+def test_cells_cost_the_epsilon_that_was_asked_for(columns):
     rows = np.zeros((10, columns))
     _, call, released = exact(cells, rows, edges=EDGES[:columns])
     assert isinstance(call.event, LaplaceEvent)
     assert Fraction(99, 100) < call.event.epsilon <= 1
     assert call.event.l1_sensitivity == 2 * round(1.0 / call.unit) * columns
     assert released.noise_std == pytest.approx(np.sqrt(2.0) * 2.0 * columns, rel=1e-3)
+
+
+@pytest.mark.parametrize("columns", [1, 2])
+def test_cells_cost_the_rho_that_was_asked_for(columns):
+    rows = np.zeros((10, columns))
     account = accounts.opened(ZCDP(Fraction(1, 2)), 100)
     _, call, released = exact(cells, rows, edges=EDGES[:columns], account=account)
     assert isinstance(call.event, GaussianEvent)
@@ -405,49 +411,40 @@ def test_a_replaced_row_moves_no_more_than_declared():
     for _ in range(150):
         rows = rng.normal(scale=3.0, size=(7, 2))
         other = rows.copy()
-        rows[3] = [
-            HOSTILE_CELLS[rng.integers(len(HOSTILE_CELLS))],
-            HOSTILE_CELLS[rng.integers(len(HOSTILE_CELLS))],
-        ]
-        other[3] = [HOSTILE_CELLS[rng.integers(len(HOSTILE_CELLS))], rng.normal(scale=100.0)]
-        (_, one, _), (_, two, _) = exact(cells, rows), exact(cells, other)
+        rows[3] = rng.choice(HOSTILE_CELLS, size=2)
+        other[3] = rng.choice(HOSTILE_CELLS), rng.normal(scale=100.0)
+        _, one, _ = exact(cells, rows)
+        _, two, _ = exact(cells, other)
         moved = int(np.abs(one.query - two.query).sum())
         worst = max(worst, moved)
         assert moved <= one.event.l1_sensitivity
     assert worst == one.event.l1_sensitivity  # reached
 
 
-def sorted_code(chunk):
-    return [np.where(np.isfinite(chunk[:, 0]), np.clip(chunk[:, 0], -2, 5), -1.0).astype(np.int64)]
-
-
-def coded(rows, *, codes=sorted_code, sizes=(4,)):
+def coded(rows, *, codes, sizes):
     account = accounts.opened(PureDP(1), 100)
-    return release_code_counts(
-        account,
-        rows,
-        codes,
-        list(sizes),
-        name="codes",
-        cost=account.allowance,
-        row_cost=10,
-        executor=EXECUTOR,
-    )
+    asked = {"cost": account.allowance, "row_cost": 10, "executor": EXECUTOR}
+    return release_code_counts(account, rows, codes, sizes, name="codes", **asked)
 
 
-def test_codes_outside_are_ignored_and_several_codings_share_the_price():
+def test_codes_outside_are_ignored():
+    def codes(chunk):
+        whole = np.clip(chunk[:, 0], -2, 5)
+        return [np.where(np.isfinite(chunk[:, 0]), whole, -1.0).astype(np.int64)]
+
     rows = np.array([[0.0], [0.5], [3.0], [4.0], [-2.0], [np.nan], [np.inf]])
-    found, call, _ = exact(coded, rows)
+    found, call, _ = exact(coded, rows, codes=codes, sizes=[4])
     assert np.allclose(found, [2, 0, 0, 1])
     assert call.event.l1_sensitivity == 2 * round(1.0 / call.unit)
-    # Several codings share the price.
+
+
+def test_several_codings_share_the_price():
+    def codes(chunk):
+        column = chunk[:, 0]
+        return [column.astype(np.int64), (column > 0).astype(np.int64)]
+
     rows = np.arange(12.0)[:, None] % 3
-    found, call, released = exact(
-        coded,
-        rows,
-        codes=lambda chunk: [chunk[:, 0].astype(np.int64), (chunk[:, 0] > 0).astype(np.int64)],
-        sizes=(3, 2),
-    )
+    found, call, released = exact(coded, rows, codes=codes, sizes=[3, 2])
     assert np.allclose(found, [4, 4, 4, 4, 8])
     assert call.event.l1_sensitivity == 4 * round(1.0 / call.unit)
     assert call.event.epsilon <= 1
@@ -463,7 +460,8 @@ def summed(rows, *, statistic):
 
 
 def test_statistics_are_clipped_whatever_they_say():
-    # A statistic that breaks its own promise: one row far beyond the radius, one not finite.
+    """A statistic that breaks its own promise: one row far beyond the radius, one not finite."""
+
     def statistic(chunk):
         out = np.ones((len(chunk), 2))
         out[chunk[:, 0] == 1.0] = [1e200, -1e200]
@@ -474,20 +472,25 @@ def test_statistics_are_clipped_whatever_they_say():
     expected = np.array([1.0, 1.0]) + 3.0 / np.sqrt(2.0) * np.array([1.0, -1.0])
     assert np.allclose(found, expected, atol=1e-5)
     assert int(np.sum(call.query.astype(object) ** 2)) <= 4 * int(call.event.squared_sensitivity)
-    # Statistics move by twice the radius at most.
-    pair = (np.array([[0.0, 0.0], [sign, 0.0]]) for sign in (1.0, -1.0))
-    one, two = (exact(summed, rows, statistic=lambda chunk: chunk * 1e9)[1] for rows in pair)
-    moved = int(((one.query - two.query).astype(object) ** 2).sum())
+
+
+def test_statistics_move_by_twice_the_radius_at_most():
+    def far_out(chunk):
+        return chunk * 1e9
+
+    rows = np.array([[0.0, 0.0], [1.0, 0.0]])
+    _, one, _ = exact(summed, rows, statistic=far_out)
+    _, two, _ = exact(summed, -rows, statistic=far_out)
+    moved = distance(one, two, "zcdp")
     assert 0.999 * one.event.squared_sensitivity <= moved <= one.event.squared_sensitivity
-    # A statistic of the wrong shape is a bug.
+
+
+def test_a_statistic_of_the_wrong_shape_is_a_bug():
+    def three_columns(chunk):
+        return np.zeros((len(chunk), 3))
+
     rows = private_rows(np.zeros((4, 1)))
-    raises(
-        (KernelError, ValueError),
-        None,
-        summed,
-        rows,
-        statistic=lambda chunk: np.zeros((len(chunk), 3)),
-    )
+    raises((KernelError, ValueError), None, summed, rows, statistic=three_columns)
 
 
 # ---- the account: counts with an epsilon of their own under (epsilon, delta) -----------------------------------------
@@ -495,11 +498,7 @@ def test_a_block_for_each_law():
     account = accounts.opened(ApproxDP(1, 1e-6), 100)
     one = account.block()
     two = account.block()
-    cells(private_rows(np.zeros((5, 1))), account=one, edges=EDGES[:1], cost=one.beside)
-    cells(
-        private_rows(np.zeros((5, 1))),
-        account=two,
-        edges=EDGES[:1],
-        cost=two.allowance,
-    )
+    rows = private_rows(np.zeros((5, 1)))
+    cells(rows, account=one, edges=EDGES[:1], cost=one.beside)
+    cells(rows, account=two, edges=EDGES[:1], cost=two.allowance)
     assert len(account.events) == 2

@@ -126,12 +126,15 @@ def test_what_is_no_number_in_range_is_refused(part, make, beyond):
         raises(BudgetError, part, make, value)
 
 
-def test_range_ends_are_allowed_and_messages_say_what_to_pass():
+def test_range_ends_are_allowed():
     assert PureDP(Fraction(1, 2**30)).epsilon == Fraction(1, 2**30)
     assert PureDP(2.0**-30).epsilon == Fraction(str(2.0**-30))
     assert PureDP(2**10).epsilon == 1024
     assert ZCDP(1e6).rho == 10**6
     assert ZCDP(2.0**-60).rho == Fraction(str(2.0**-60))
+
+
+def test_messages_say_what_to_pass():
     raises(BudgetError, r"use PureDP\(epsilon\)", ApproxDP, 1, 0)
     raises(BudgetError, r"\[2\^-30, 2\^10\]", PureDP, 1e-12)
     raises(BudgetError, "abstract", Budget, 1)
@@ -139,14 +142,11 @@ def test_range_ends_are_allowed_and_messages_say_what_to_pass():
     raises(BudgetError, "Neighbors", GaussianEvent, 1, 8, 1, "replace_one")
 
 
+WEIGHTS = st.fractions(min_value=Fraction(1, 100), max_value=10**3, max_denominator=10**6)
+
+
 @settings(deadline=None)
-@given(
-    st.lists(
-        st.fractions(min_value=Fraction(1, 100), max_value=10**3, max_denominator=10**6),
-        min_size=1,
-        max_size=8,
-    )
-)
+@given(st.lists(WEIGHTS, min_size=1, max_size=8))
 def test_split_adds_up_exactly(weights):
     for whole in (ZCDP(0.7), ApproxDP(1.1, 1e-5)):
         parts = whole.split(*weights)
@@ -154,10 +154,9 @@ def test_split_adds_up_exactly(weights):
         for part in parts:
             total = total + part
         assert total == whole.cost
-        assert all(
-            p.amounts[0] * weights[0] == parts[0].amounts[0] * w
-            for p, w in zip(parts, weights, strict=True)
-        )
+        amount_of_weight = parts[0].amounts[0] / weights[0]
+        for part, weight in zip(parts, weights, strict=True):
+            assert part.amounts[0] == amount_of_weight * weight
 
 
 def test_split_accepts_floats_and_refuses_nonsense():
@@ -166,21 +165,26 @@ def test_split_accepts_floats_and_refuses_nonsense():
         raises(BudgetError, None, ZCDP(1).split, *bad)
 
 
-def test_arithmetic():
+def test_budgets_are_added_and_subtracted():
     assert ZCDP(0.5) + ZCDP(0.25) == ZCDP(0.75)
-    assert (
-        ApproxDP(1, Fraction(1, 8)) * 2
-        == 2 * ApproxDP(1, Fraction(1, 8))
-        == ApproxDP(2, Fraction(1, 4))
-    )
-    assert PureDP(1) / 3 == PureDP(Fraction(1, 3))
     assert (PureDP(1) - PureDP(1)).is_zero
     assert PureDP(1) - PureDP(0.5) == PureDP(0.5).cost
     assert PureDP(1).cost + PureDP(1) == PureDP(2).cost
-    for bad in (0, -1, True, "2", float("inf")):
-        for use in (operator.mul, operator.truediv):
-            raises(BudgetError, None, use, ZCDP(1), bad)
-    # Ten tenths are exactly one.
+
+
+def test_budgets_are_multiplied_and_divided_by_numbers():
+    eighth = ApproxDP(1, Fraction(1, 8))
+    assert eighth * 2 == 2 * eighth == ApproxDP(2, Fraction(1, 4))
+    assert PureDP(1) / 3 == PureDP(Fraction(1, 3))
+
+
+@pytest.mark.parametrize("factor", [0, -1, True, "2", float("inf")])
+def test_factors_of_budgets_that_are_refused(factor):
+    raises(BudgetError, None, operator.mul, ZCDP(1), factor)
+    raises(BudgetError, None, operator.truediv, ZCDP(1), factor)
+
+
+def test_ten_tenths_are_exactly_one():
     left = ZCDP(1).cost
     for _ in range(10):
         left = left - ZCDP(Fraction(1, 10))
@@ -188,19 +192,21 @@ def test_arithmetic():
     raises(BudgetError, "never goes below zero", operator.sub, left, ZCDP(2.0**-60))
 
 
-def test_comparison_looks_at_every_part_and_notions_never_mix():
+def test_comparison_looks_at_every_part():
     assert ApproxDP(1, 1e-6) <= ApproxDP(1, 1e-5)
     assert not ApproxDP(1, 1e-5) <= ApproxDP(2, 1e-6)
     assert not ApproxDP(2, 1e-6) <= ApproxDP(1, 1e-5)
     assert ApproxDP(2, 1e-5) >= ApproxDP(1, 1e-5)
     assert ZCDP(1) <= ZCDP(1).cost <= ZCDP(1)
     assert not ZCDP(1).cost >= ZCDP(2)
-    # Notions never mix.
-    for other in (PureDP(1), ApproxDP(1, 1e-6), Cost.zero(PureDP), 1.0):
-        raises((BudgetError, TypeError), None, operator.add, ZCDP(1), other)
-        for use in (operator.sub, operator.le):
-            raises(BudgetError, None, use, ZCDP(1), other)
-    assert ZCDP(1) != PureDP(1)
+
+
+@pytest.mark.parametrize("other", [PureDP(1), ApproxDP(1, 1e-6), Cost.zero(PureDP), 1.0])
+def test_notions_never_mix(other):
+    raises((BudgetError, TypeError), None, operator.add, ZCDP(1), other)
+    raises(BudgetError, None, operator.sub, ZCDP(1), other)
+    raises(BudgetError, None, operator.le, ZCDP(1), other)
+    assert ZCDP(1) != other
 
 
 @pytest.mark.parametrize("budget", BUDGETS)
@@ -247,16 +253,20 @@ def test_frozen_and_short_repr():
         ZCDP(1).other = 1
 
 
-def test_cost_is_checked():
-    for notion, amounts in (
-        (ZCDP, (Fraction(-1),)),
-        (ZCDP, (0.5,)),
-        (ApproxDP, (Fraction(1),)),
-        (Budget, ()),
-        (int, (1,)),
-    ):
-        raises(BudgetError, None, Cost, notion, amounts)
-    raises(BudgetError, "bits", Cost, ZCDP, (Fraction(1, 3**9000),))
+@pytest.mark.parametrize(
+    ("notion", "amounts", "words"),
+    [
+        (ZCDP, (Fraction(-1),), None),
+        (ZCDP, (0.5,), None),
+        (ApproxDP, (Fraction(1),), None),
+        (Budget, (), None),
+        (int, (1,), None),
+        (ZCDP, (Fraction(1, 3**9000),), "bits"),
+    ],
+    ids=["negative", "float", "one of two", "abstract", "no notion", "long"],
+)
+def test_costs_that_are_refused(notion, amounts, words):
+    raises(BudgetError, words, Cost, notion, amounts)
 
 
 def test_weak_delta_warns_from_public_n():
@@ -269,14 +279,19 @@ def test_weak_delta_warns_from_public_n():
 
 
 # ---- Events: exact costs, relations that never mix, and the error of the samplers -----------------------------------
-def test_costs_of_events_are_exact():
-    # Powers of NumPy's integers would wrap around.
-    for scale in (np.int64(31), np.int32(16)):
-        assert GaussianEvent(2, scale, 1).price(ZCDP) == Fraction(1, 4 ** int(scale))
-        assert LaplaceEvent(2, scale, 1).price(PureDP) == Fraction(2, 2 ** int(scale))
+@pytest.mark.parametrize("scale", [np.int64(31), np.int32(16)])
+def test_powers_of_integers_of_numpy_do_not_wrap_around(scale):
+    assert GaussianEvent(2, scale, 1).price(ZCDP) == Fraction(1, 4 ** int(scale))
+    assert LaplaceEvent(2, scale, 1).price(PureDP) == Fraction(2, 2 ** int(scale))
+
+
+def test_the_cost_of_a_gaussian_event_is_exact():
     event = GaussianEvent(2 * 2896**4 * 10**9, 40, 7)
     assert event.rho == Fraction(2 * 2896**4 * 10**9, 2 * 4**40)
     assert event.cost == Cost(ZCDP, (event.rho,))
+
+
+def test_the_cost_of_a_laplace_event_is_exact():
     event = LaplaceEvent(3, 8, 2)
     assert event.epsilon == Fraction(3, 256)
     assert event.cost == Cost(PureDP, (Fraction(3, 256),))
@@ -330,12 +345,13 @@ OF_NUMPY = {
 
 def made_of(kind, fields, integer):
     """An event whose integers are of this type."""
-    given = {
-        name: integer(value) if type(value) is int and name != "epsilon" else value
-        for name, value in fields.items()
-    }
-    if "sampling" in given:
-        given["sampling"] = WithoutReplacement(*map(integer, given["sampling"]))
+    given = dict(fields)
+    for name, value in fields.items():
+        if type(value) is int and name != "epsilon":
+            given[name] = integer(value)
+    if "sampling" in fields:
+        n, total = fields["sampling"]
+        given["sampling"] = WithoutReplacement(integer(n), integer(total))
     return kind(**given)
 
 
@@ -357,12 +373,11 @@ def test_an_event_of_numpy_integers_costs_what_one_of_python_integers_does(name,
 
 @pytest.mark.parametrize("integer", [np.int32, np.int64])
 def test_clusters_of_numpy_integers_add_up_as_those_of_python_integers(integer):
-    tallies = []
-    for each in (int, integer):
+    cost = Fraction(2**31 - 1, 2**20)
+    for number in (int, integer):
         tally = Composition()
-        tally.add(Fraction(2**31 - 1, 2**20), Clusters(each(2**31 - 1), each(2**30), ("leaves",)))
-        tallies.append(tally.total)
-    assert tallies == [Fraction(2**31 - 1, 2**20)] * 2
+        tally.add(cost, Clusters(number(2**31 - 1), number(2**30), ("leaves",)))
+        assert tally.total == cost
 
 
 @pytest.mark.parametrize("kind", [GaussianEvent, LaplaceEvent])
@@ -385,14 +400,17 @@ def test_bad_events_are_refused(kind, arguments):
 
 @pytest.mark.parametrize("epsilon", [2.0**-30, 0.1, 1, 10, 709, 1024])
 def test_slack_is_an_upper_bound_and_tight(epsilon):
+    n = 10**12
+    of_approx = approx_slack(epsilon, n)
+    of_epsilon, of_delta = pure_slack(epsilon, n)
+    assert of_epsilon == Fraction(n, 2**99)
     with mpmath.workdps(60):
-        factor = 1 + mpmath.exp(mpmath.mpf(epsilon))
-        n = 10**12
-        for bound, exact in (
-            (approx_slack(epsilon, n), factor * n * mpmath.mpf(2) ** -100),
-            (pure_slack(epsilon, n)[1], factor * n * mpmath.mpf(2) ** -184),
-        ):
+        factor = n * (1 + mpmath.exp(mpmath.mpf(epsilon)))
+        for bound, bits in ((of_approx, 100), (of_delta, 184)):
+            exact = factor * mpmath.mpf(2) ** -bits
             ratio = mpmath.mpf(bound.numerator) / bound.denominator / exact
             assert 1 <= ratio < 1 + 1e-11
-    assert pure_slack(epsilon, n)[0] == Fraction(n, 2**99)
+
+
+def test_no_draw_has_no_total_variation():
     assert total_variation(0) == 0

@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 from helpers.accounts import opened
 from helpers.errors import raises
-from helpers.refusals import Refusals
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.integrate import quad
@@ -65,12 +64,11 @@ def exact_delta(epsilon, rho):
     """delta of the Gaussian mechanism of exactly this rho, in high precision."""
     with mpmath.workdps(400):
         e = mpmath.mpf(epsilon.numerator) / epsilon.denominator
-        m = mpmath.sqrt(2 * mpmath.mpf(rho.numerator) / rho.denominator)
+        mu = mpmath.sqrt(2 * mpmath.mpf(rho.numerator) / rho.denominator)
         root = mpmath.sqrt(2)
-        return (
-            mpmath.erfc((e / m - m / 2) / root)
-            - mpmath.exp(e) * mpmath.erfc((e / m + m / 2) / root)
-        ) / 2
+        one = mpmath.erfc((e / mu - mu / 2) / root)
+        other = mpmath.erfc((e / mu + mu / 2) / root)
+        return (one - mpmath.exp(e) * other) / 2
 
 
 def calibration_misses(calibrate, count, seed):
@@ -101,7 +99,8 @@ def test_gaussian_calibration_on_many_points(points):
 
 def test_planted_bug_is_caught():
     def classical(budget, draws):
-        return Fraction(float(budget.epsilon) ** 2 / (4 * math.log(2 / float(budget.delta))))
+        epsilon = float(budget.epsilon)
+        return Fraction(epsilon**2 / (4 * math.log(2 / float(budget.delta))))
 
     budget = ApproxDP(10, 1e-5)
     assert exact_delta(budget.epsilon, classical(budget, 1)) > 1.3e-5
@@ -111,122 +110,189 @@ def test_planted_bug_is_caught():
     assert loose > 0
 
 
-def test_noise_by_notion_and_for_a_huge_epsilon():
+def test_the_gaussian_amount_of_each_notion():
     assert gaussian_rho(ZCDP(Fraction(1, 3)), 10**9) == Fraction(1, 3)
     raises(BudgetError, "Laplace", gaussian_rho, PureDP(1), 1)
     raises(BudgetError, "delta >=", gaussian_rho, ApproxDP(1, 1e-25), 10**6)
     raises(BudgetError, None, gaussian_rho, ApproxDP(1, 1e-6), -1)
+
+
+def test_the_laplace_amount_of_each_notion():
     assert laplace_epsilon(PureDP(1), 5) == 1 - Fraction(5, 2**99)
     assert laplace_epsilon(ApproxDP(1, 1e-6), 5) == 1
-    for rho in (2.0**-60, 1e-6, 0.5, 10, 1e6):
-        epsilon = laplace_epsilon(ZCDP(rho), 1)
-        assert (
-            pure_to_zcdp(epsilon) <= Fraction(str(rho)) < pure_to_zcdp(epsilon * Fraction(1 + 1e-9))
-        )
     raises(BudgetError, None, laplace_epsilon, PureDP(2.0**-30), 2**70)
     raises(BudgetError, None, laplace_epsilon, 1.0, 1)
-    # Huge epsilon is calibrated at a stricter one.
-    values = [gaussian_rho(ApproxDP(e, 1e-6), 10**6) for e in (1, 10, 35, 38, 39, 41, 50, 1000)]
-    assert values == sorted(values)
-    assert values[-1] == values[-2]
-    for epsilon, rho in zip((35, 38, 1000), (values[2], values[3], values[7]), strict=True):
-        strict = min(Fraction(epsilon), Fraction(40))
-        assert exact_delta(strict, rho) + float(approx_slack(strict, 10**6)) <= 1e-6
 
 
-def common(grid, dim, n, cut, power):
+@pytest.mark.parametrize("rho", [2.0**-60, 1e-6, 0.5, 10, 1e6])
+def test_the_laplace_amount_for_rho_is_safe_and_tight(rho):
+    epsilon = laplace_epsilon(ZCDP(rho), 1)
+    more = epsilon * Fraction(1 + 1e-9)
+    assert pure_to_zcdp(epsilon) <= Fraction(str(rho)) < pure_to_zcdp(more)
+
+
+def test_a_huge_epsilon_is_calibrated_at_a_stricter_one():
+    draws = 10**6
+    epsilons = (1, 10, 35, 38, 39, 41, 50, 1000)
+    rho = {epsilon: gaussian_rho(ApproxDP(epsilon, 1e-6), draws) for epsilon in epsilons}
+    amounts = list(rho.values())
+    assert amounts == sorted(amounts)
+    assert rho[1000] == rho[50]
+    for epsilon in (35, 38, 1000):
+        strict = Fraction(min(epsilon, 40))
+        assert exact_delta(strict, rho[epsilon]) + float(approx_slack(strict, draws)) <= 1e-6
+
+
+# Where the noise of a draw is cut off, in scales.
+GAUSSIAN_CUT = 16
+LAPLACE_CUT = 128
+
+
+def check_sizes(grid, dim, n, cut, power):
+    """The sum of n rows, of this power of Q each, and its noise fit 62 bits; most of the radius is left after rounding."""
     q = grid.quant_bound
     assert 8 <= grid.log2_scale <= 40
     assert 8 * math.ceil(math.sqrt(dim)) <= q
     assert dim * q * q <= 2**53
     assert n * q**power + cut * 2**grid.log2_scale < 2**62
-    # at least most of the radius is left
     assert 2 * grid.clip_steps >= q - 4 * math.ceil(math.sqrt(dim))
     assert grid.clip_steps + Fraction(math.isqrt(dim - 1) + 1, 2) <= q
     assert grid.step(2.0) == 2.0 / grid.clip_steps
 
 
-# Entries of a row, the sensitivity that is taken for (dim, Q), squared for Gaussian noise, draws, and the largest Q.
-GRIDS = {
-    gaussian_sum_grid: (1, lambda dim, q: 4 * q * q, lambda dim: dim, 2**26),
-    gaussian_gram_grid: (2, lambda dim, q: 2 * q**4, lambda dim: dim * dim, 2896),
-    laplace_sum_grid: (1, lambda dim, q: math.isqrt(4 * dim * q * q), lambda dim: dim, 2**26),
-    laplace_gram_grid: (
-        2,
-        lambda dim, q: math.isqrt(dim * (dim + 3) // 2 * q**4),
-        lambda dim: dim * (dim + 1) // 2,
-        2**26,
-    ),
-}
+GRIDS = [gaussian_sum_grid, gaussian_gram_grid, laplace_sum_grid, laplace_gram_grid]
 
 
-@pytest.mark.parametrize("make", GRIDS)
+def made(make, amount, dim, n):
+    """The grid, or None where public sizes rule one out."""
+    try:
+        return make(amount, dim, n)
+    except InputError:
+        return None
+
+
 @settings(max_examples=300, deadline=None)
 @given(AMOUNTS, st.integers(1, 2000), st.integers(0, 10**10))
-def test_grids_of_sums_and_grams(make, amount, dim, n):
-    gaussian = make in (gaussian_sum_grid, gaussian_gram_grid)
-    power, sensitivity, draws, most = GRIDS[make]
-    try:
-        grid = make(amount, dim, n)
-    except InputError:  # public sizes rule one out
+def test_a_gaussian_grid_of_sums_is_the_finest_that_the_budget_allows(amount, dim, n):
+    grid = made(gaussian_sum_grid, amount, dim, n)
+    if grid is None:
         return
     q = grid.quant_bound
     m = grid.log2_scale
-    common(grid, dim, n, 16 if gaussian else 128, power)
-    assert q <= most
-    event = GaussianEvent if gaussian else LaplaceEvent
-    price = (
-        (lambda bound: Fraction(bound, 2 * 4**m))
-        if gaussian
-        else (lambda bound: Fraction(bound, 2**m))
-    )
-    assert grid.event == event(sensitivity(dim, q), m, draws(dim))
-    assert price(sensitivity(dim, q)) <= Fraction(str(amount)) < price(sensitivity(dim, q + 1))
-    if make is gaussian_sum_grid:
-        finer = math.isqrt(math.floor(Fraction(str(amount)) * 4 ** (m + 1) / 2))
-        assert (
-            m == 40
-            or finer > 2**26
-            or dim * finer**2 > 2**53
-            or n * finer + 16 * 2 ** (m + 1) >= 2**62
-        )
+    check_sizes(grid, dim, n, GAUSSIAN_CUT, 1)
+    assert q <= 2**26
+    assert grid.event == GaussianEvent(4 * q * q, m, dim)
+    more = Fraction(4 * (q + 1) ** 2, 2 * 4**m)
+    assert grid.event.rho <= Fraction(str(amount)) < more
+    finer = math.isqrt(math.floor(Fraction(str(amount)) * 4 ** (m + 1) / 2))
+    finest = m == 40
+    no_room = n * finer + GAUSSIAN_CUT * 2 ** (m + 1) >= 2**62
+    assert finest or no_room or finer > 2**26 or dim * finer**2 > 2**53
 
 
-def test_laplace_sensitivities_against_random_neighbors():
+@settings(max_examples=300, deadline=None)
+@given(AMOUNTS, st.integers(1, 2000), st.integers(0, 10**10))
+def test_a_gaussian_grid_of_grams_spends_the_budget(amount, dim, n):
+    grid = made(gaussian_gram_grid, amount, dim, n)
+    if grid is None:
+        return
+    q = grid.quant_bound
+    m = grid.log2_scale
+    check_sizes(grid, dim, n, GAUSSIAN_CUT, 2)
+    assert q <= 2896
+    assert grid.event == GaussianEvent(2 * q**4, m, dim * dim)
+    more = Fraction(2 * (q + 1) ** 4, 2 * 4**m)
+    assert grid.event.rho <= Fraction(str(amount)) < more
+
+
+@settings(max_examples=300, deadline=None)
+@given(AMOUNTS, st.integers(1, 2000), st.integers(0, 10**10))
+def test_a_laplace_grid_of_sums_spends_the_budget(amount, dim, n):
+    def sensitivity(q):
+        return math.isqrt(4 * dim * q * q)
+
+    grid = made(laplace_sum_grid, amount, dim, n)
+    if grid is None:
+        return
+    q = grid.quant_bound
+    m = grid.log2_scale
+    check_sizes(grid, dim, n, LAPLACE_CUT, 1)
+    assert q <= 2**26
+    assert grid.event == LaplaceEvent(sensitivity(q), m, dim)
+    more = Fraction(sensitivity(q + 1), 2**m)
+    assert grid.event.epsilon <= Fraction(str(amount)) < more
+
+
+@settings(max_examples=300, deadline=None)
+@given(AMOUNTS, st.integers(1, 2000), st.integers(0, 10**10))
+def test_a_laplace_grid_of_grams_spends_the_budget(amount, dim, n):
+    def sensitivity(q):
+        return math.isqrt(dim * (dim + 3) // 2 * q**4)
+
+    grid = made(laplace_gram_grid, amount, dim, n)
+    if grid is None:
+        return
+    q = grid.quant_bound
+    m = grid.log2_scale
+    check_sizes(grid, dim, n, LAPLACE_CUT, 2)
+    assert q <= 2**26
+    assert grid.event == LaplaceEvent(sensitivity(q), m, dim * (dim + 1) // 2)
+    more = Fraction(sensitivity(q + 1), 2**m)
+    assert grid.event.epsilon <= Fraction(str(amount)) < more
+
+
+def random_neighbors(count, largest):
+    """Pairs of opposite or orthogonal rows of this norm, of whole numbers, which move a sum or Gram matrix most."""
     rng = np.random.default_rng(6)
-    sums = laplace_sum_grid(1, 3, 100)
-    grams = laplace_gram_grid(1, 3, 100)
-    top_sum = top_gram = 0
-    for _ in range(3000):
+    for _ in range(count):
         u, v = rng.standard_normal((2, 3))
-        v = -u if rng.random() < 0.5 else v - u * (u @ v) / (u @ u)
-        for grid in (sums, grams):
-            a = [int(t) for t in u / np.linalg.norm(u) * grid.quant_bound]
-            b = [int(t) for t in v / np.linalg.norm(v) * grid.quant_bound]
-            if grid is sums:
-                top_sum = max(top_sum, sum(abs(s - t) for s, t in zip(a, b, strict=True)))
-            else:
-                moved = sum(abs(a[i] * a[j] - b[i] * b[j]) for i in range(3) for j in range(i, 3))
-                top_gram = max(top_gram, moved)
-    assert 0.95 * sums.event.l1_sensitivity < top_sum <= sums.event.l1_sensitivity
-    assert 0.8 * grams.event.l1_sensitivity < top_gram <= grams.event.l1_sensitivity
+        if rng.random() < 0.5:
+            v = -u
+        else:
+            v = v - u * (u @ v) / (u @ u)
+        before = np.trunc(u / np.linalg.norm(u) * largest).astype(int)
+        after = np.trunc(v / np.linalg.norm(v) * largest).astype(int)
+        yield before.astype(object), after.astype(object)
+
+
+def test_the_laplace_sensitivity_of_sums_against_random_neighbors():
+    grid = laplace_sum_grid(1, 3, 100)
+    largest = 0
+    for before, after in random_neighbors(3000, grid.quant_bound):
+        largest = max(largest, np.abs(before - after).sum())
+    assert 0.95 * grid.event.l1_sensitivity < largest <= grid.event.l1_sensitivity
+
+
+def test_the_laplace_sensitivity_of_grams_against_random_neighbors():
+    grid = laplace_gram_grid(1, 3, 100)
+    upper_triangle = np.triu_indices(3)
+    largest = 0
+    for before, after in random_neighbors(3000, grid.quant_bound):
+        change = np.outer(before, before) - np.outer(after, after)
+        largest = max(largest, np.abs(change[upper_triangle]).sum())
+    assert 0.8 * grid.event.l1_sensitivity < largest <= grid.event.l1_sensitivity
 
 
 @settings(max_examples=200, deadline=None)
 @given(AMOUNTS, st.integers(1, 10**6), st.integers(0, 2**35))
-def test_count_grids(amount, cells, n):
-    gaussian = gaussian_count_grid(amount, cells, n)
-    laplace = laplace_count_grid(amount, cells, n)
-    s = gaussian.quant_bound
-    m = gaussian.log2_scale
-    assert gaussian.event == GaussianEvent(2 * s * s, m, cells)
-    assert gaussian.event.rho <= Fraction(str(amount)) < Fraction((s + 1) ** 2, 4**m)
-    s = laplace.quant_bound
-    m = laplace.log2_scale
-    assert laplace.event == LaplaceEvent(2 * s, m, cells)
-    assert laplace.event.epsilon <= Fraction(str(amount)) < Fraction(2 * (s + 1), 2**m)
-    for grid, cut in ((gaussian, 16), (laplace, 128)):
-        assert n * grid.quant_bound + cut * 2**grid.log2_scale < 2**62
+def test_a_gaussian_grid_of_counts_spends_the_budget(amount, cells, n):
+    grid = gaussian_count_grid(amount, cells, n)
+    s = grid.quant_bound
+    m = grid.log2_scale
+    assert grid.event == GaussianEvent(2 * s * s, m, cells)
+    assert grid.event.rho <= Fraction(str(amount)) < Fraction((s + 1) ** 2, 4**m)
+    assert n * s + GAUSSIAN_CUT * 2**m < 2**62
+
+
+@settings(max_examples=200, deadline=None)
+@given(AMOUNTS, st.integers(1, 10**6), st.integers(0, 2**35))
+def test_a_laplace_grid_of_counts_spends_the_budget(amount, cells, n):
+    grid = laplace_count_grid(amount, cells, n)
+    s = grid.quant_bound
+    m = grid.log2_scale
+    assert grid.event == LaplaceEvent(2 * s, m, cells)
+    assert grid.event.epsilon <= Fraction(str(amount)) < Fraction(2 * (s + 1), 2**m)
+    assert n * s + LAPLACE_CUT * 2**m < 2**62
 
 
 @pytest.mark.parametrize(
@@ -242,24 +308,27 @@ def test_count_grids(amount, cells, n):
         ("1", 3, 1),
     ],
 )
-@pytest.mark.parametrize(
-    "make", [gaussian_sum_grid, gaussian_gram_grid, laplace_sum_grid, laplace_gram_grid]
-)
+@pytest.mark.parametrize("make", GRIDS)
 def test_bad_arguments(make, arguments):
     raises(BudgetError, None, make, *arguments)
 
 
-def test_impossible_sizes_and_clip_steps():
+def test_impossible_sizes():
     raises(InputError, r"10000000 columns, 5 rows.*at least", gaussian_gram_grid, 0.5, 10**7, 5)
     raises(InputError, "overflows", gaussian_sum_grid, 1e6, 10, 10**18)
     raises(InputError, "at least", laplace_sum_grid, 2.0**-30, 1000, 10)
-    # Clip steps and step.
+
+
+def test_clip_steps_leave_room_for_rounding_half_a_step_up_in_each_column():
     for dim in [*range(1, 200), 10**6, 10**6 + 1]:
         half = math.ceil(math.sqrt(dim) / 2)
         assert clip_steps(10**4, dim) == 10**4 - half - 1
-    for bad in (0, -1.0, math.inf, math.nan):
-        raises(InputError, "radius", laplace_sum_grid(1, 4, 100).step, bad)
     raises(InputError, "no room", clip_steps, 3, 16)
+
+
+@pytest.mark.parametrize("radius", [0, -1.0, math.inf, math.nan])
+def test_a_step_of_what_is_no_radius_is_refused(radius):
+    raises(InputError, "radius", laplace_sum_grid(1, 4, 100).step, radius)
 
 
 # ---- Sampling schemes, the cost of a run and the noise for a budget, and the event of one step of it ----------------
@@ -279,47 +348,65 @@ RUNS = [
 
 @pytest.mark.parametrize(("budget", "sampling", "steps", "relation"), RUNS)
 def test_noise_for_a_budget_is_safe_and_tight(budget, sampling, steps, relation, monkeypatch):
-    calls = []
+    fineness_of_calls = []
     honest = subsampled.pld.solved
+
+    def noted(*arguments, fineness=1.0):
+        fineness_of_calls.append(fineness)
+        return honest(*arguments, fineness=fineness)
+
+    monkeypatch.setattr(subsampled.pld, "solved", noted)
     pairs = len(sampling.pairs(1.0, relation))
-    monkeypatch.setattr(
-        subsampled.pld,
-        "solved",
-        lambda *a, fineness=1.0: calls.append(fineness) or honest(*a, fineness=fineness),
-    )
     z = noise_multiplier_for(budget, sampling, steps, relation)
-    assert calls.count(1.0) <= 3 * pairs  # the number of compositions is what a calibration costs
-    assert calls.count(0.25) <= 8 * pairs
+    # the number of compositions is what a calibration costs
+    assert fineness_of_calls.count(1.0) <= 3 * pairs
+    assert fineness_of_calls.count(0.25) <= 8 * pairs
     assert epsilon_of(z, sampling, steps, budget.delta, relation) <= budget.epsilon
     assert epsilon_of(z * (1 - 3e-5), sampling, steps, budget.delta, relation) > budget.epsilon
-    assert (
-        0.97 * budget.delta
-        <= delta_of(z, sampling, steps, budget.epsilon, relation)
-        <= 1.005 * budget.delta
-    )
+    delta = delta_of(z, sampling, steps, budget.epsilon, relation)
+    assert 0.97 * budget.delta <= delta <= 1.005 * budget.delta
 
 
-def test_known_multipliers_and_runs_without_sampling():
+def test_known_multipliers():
+    budget = ApproxDP(2, 1e-5)
+    sampling = Poisson(Fraction(1, 54))
     # dp-accounting: 5.2229 at its grid
-    assert noise_multiplier_for(*RUNS[0][:3]) == pytest.approx(5.2229, rel=1e-3)
-    assert noise_multiplier_for(*RUNS[2]) == pytest.approx(2.726, abs=5e-4)
-    # Beside full batches sampling buys computation only: noise on the mean as 2 sqrt(T) / mu at these rates.
-    full = noise_multiplier_for(ApproxDP(2, 1e-5), FullBatch(), 5000)
-    assert noise_multiplier_for(*RUNS[0][:3]) == pytest.approx(full / 54, rel=2e-3)
-    # More noise fewer steps and a smaller rate cost less.
-    cost = lambda z, q, steps: epsilon_of(z, Poisson(q), steps, 1e-6)  # noqa: E731
-    here = cost(2.0, 0.02, 500)
-    assert cost(2.1, 0.02, 500) < here < cost(2.0, 0.021, 500)
-    assert cost(2.0, 0.02, 400) < here < epsilon_of(2.0, FullBatch(), 500, 1e-6)
-    # Runs without sampling are exact.
-    assert epsilon_of(100, FullBatch(), 1000, 1e-5) == pytest.approx(
-        gdp_epsilon(1e-5, 0.4**0.5), rel=1e-14
-    )
+    assert noise_multiplier_for(budget, sampling, 5000) == pytest.approx(5.2229, rel=1e-3)
+    add_remove = noise_multiplier_for(budget, sampling, 5000, ADD_REMOVE)
+    assert add_remove == pytest.approx(2.726, abs=5e-4)
+
+
+def test_sampling_buys_computation_only():
+    """Noise on the mean is 2 sqrt(T) / mu at these rates, as of full batches."""
+    budget = ApproxDP(2, 1e-5)
+    full = noise_multiplier_for(budget, FullBatch(), 5000)
+    sampled = noise_multiplier_for(budget, Poisson(Fraction(1, 54)), 5000)
+    assert sampled == pytest.approx(full / 54, rel=2e-3)
+
+
+def test_more_noise_fewer_steps_and_a_smaller_rate_cost_less():
+    def epsilon(z, q, steps):
+        return epsilon_of(z, Poisson(q), steps, 1e-6)
+
+    here = epsilon(2.0, 0.02, 500)
+    assert epsilon(2.1, 0.02, 500) < here < epsilon(2.0, 0.021, 500)
+    assert epsilon(2.0, 0.02, 400) < here < epsilon_of(2.0, FullBatch(), 500, 1e-6)
+
+
+def test_runs_without_sampling_have_the_epsilon_of_one_gaussian_release():
+    full = epsilon_of(100, FullBatch(), 1000, 1e-5)
+    assert full == pytest.approx(gdp_epsilon(1e-5, 0.4**0.5), rel=1e-14)  # mu = 2 sqrt(1000) / 100
     assert epsilon_of(4, OnePass(), 10**6, 1e-5) == gdp_epsilon(1e-5, 0.5)
     assert epsilon_of(4, OnePass(), 7, 1e-5, ADD_REMOVE) == gdp_epsilon(1e-5, 0.25)
-    for whole in (Poisson(1), WithoutReplacement(9, 9)):
-        assert epsilon_of(5, whole, 17, 1e-6) == epsilon_of(5, FullBatch(), 17, 1e-6)
-        assert noise_multiplier_for(ZCDP(0.5), whole, 25) == 10.0
+
+
+@pytest.mark.parametrize("whole", [Poisson(1), WithoutReplacement(9, 9)], ids=repr)
+def test_a_sample_of_all_rows_is_a_full_batch(whole):
+    assert epsilon_of(5, whole, 17, 1e-6) == epsilon_of(5, FullBatch(), 17, 1e-6)
+    assert noise_multiplier_for(ZCDP(0.5), whole, 25) == 10.0
+
+
+def test_multipliers_of_runs_without_sampling():
     assert noise_multiplier_for(ZCDP(0.5), OnePass(), 25) == 2.0
     z = noise_multiplier_for(ApproxDP(1, 1e-6), FullBatch(), 12)
     assert epsilon_of(z, FullBatch(), 12, 1e-6) <= 1
@@ -327,44 +414,48 @@ def test_known_multipliers_and_runs_without_sampling():
 
 
 def test_a_planted_fault_of_the_relation_is_seen():
-    # The library's own relation must cost about twice what the tables' relation says.
-    assert epsilon_of(noise_multiplier_for(*RUNS[2]), Poisson(Fraction(1, 54)), 5000, 1e-5) > 4
+    """The library's own relation must cost about twice what the tables' relation says."""
+    sampling = Poisson(Fraction(1, 54))
+    z = noise_multiplier_for(ApproxDP(2, 1e-5), sampling, 5000, ADD_REMOVE)
+    assert epsilon_of(z, sampling, 5000, 1e-5) > 4
 
 
-REFUSED = Refusals()
-REFUSED.add_values(
-    "needs a budget ApproxDP", lambda: noise_multiplier_for(PureDP(1), Poisson(0.1), 5)
-)
-REFUSED.add_values("no useful cost in rho", lambda: noise_multiplier_for(ZCDP(1), Poisson(0.1), 5))
-REFUSED.add_values(
-    "sampling must be FullBatch", lambda: noise_multiplier_for(ApproxDP(1, 1e-6), "poisson", 5)
-)
-REFUSED.add_values(
-    "steps",
-    lambda: noise_multiplier_for(ApproxDP(1, 1e-6), Poisson(0.1), 0),
-    lambda: event(steps=0),
-)
-REFUSED.add_values(
-    "steps must be at most", lambda: noise_multiplier_for(ApproxDP(1, 1e-6), Poisson(0.1), 10**9)
-)
-REFUSED.add_values(
-    "relation", lambda: noise_multiplier_for(ApproxDP(1, 1e-6), Poisson(0.1), 5, "replace")
-)
-REFUSED.add_values(
-    "replace-one only",
-    lambda: noise_multiplier_for(ApproxDP(1, 1e-6), WithoutReplacement(1, 9), 5, ADD_REMOVE),
-)
-REFUSED.add_values("between 0.01 and 1e9", lambda: epsilon_of(0.001, Poisson(0.1), 5, 1e-6))
-REFUSED.add_values("delta", lambda: epsilon_of(1.0, Poisson(0.1), 5, 0.0), lambda: event(delta=1))
-REFUSED.add_values("rate must lie", lambda: Poisson(0), lambda: Poisson(1.5))
-REFUSED.add_values("cannot be drawn", lambda: WithoutReplacement(10, 9))
-REFUSED.add_values("GaussianEvent", lambda: event(sampling=FullBatch()))
-REFUSED.add_values("first", lambda: event(first=1))
+TENTH = Poisson(0.1)
+ONE = ApproxDP(1, 1e-6)
 
 
-@pytest.mark.parametrize(("call", "words"), REFUSED)
-def test_what_is_refused(call, words):
-    raises(BudgetError, words, call)
+@pytest.mark.parametrize(
+    ("words", "arguments"),
+    [
+        ("needs a budget ApproxDP", (PureDP(1), TENTH, 5)),
+        ("no useful cost in rho", (ZCDP(1), TENTH, 5)),
+        ("sampling must be FullBatch", (ONE, "poisson", 5)),
+        ("steps", (ONE, TENTH, 0)),
+        ("steps must be at most", (ONE, TENTH, 10**9)),
+        ("relation", (ONE, TENTH, 5, "replace")),
+        ("replace-one only", (ONE, WithoutReplacement(1, 9), 5, ADD_REMOVE)),
+    ],
+)
+def test_noise_that_is_refused(words, arguments):
+    raises(BudgetError, words, noise_multiplier_for, *arguments)
+
+
+def test_an_epsilon_that_is_refused():
+    raises(BudgetError, "between 0.01 and 1e9", epsilon_of, 0.001, TENTH, 5, 1e-6)
+    raises(BudgetError, "delta", epsilon_of, 1.0, TENTH, 5, 0.0)
+
+
+def test_sampling_that_is_refused():
+    raises(BudgetError, "rate must lie", Poisson, 0)
+    raises(BudgetError, "rate must lie", Poisson, 1.5)
+    raises(BudgetError, "cannot be drawn", WithoutReplacement, 10, 9)
+
+
+def test_an_event_of_a_step_that_is_refused():
+    raises(BudgetError, "steps", event, steps=0)
+    raises(BudgetError, "delta", event, delta=1)
+    raises(BudgetError, "GaussianEvent", event, sampling=FullBatch())
+    raises(BudgetError, "first", event, first=1)
 
 
 def event(**changes):
@@ -394,27 +485,35 @@ def test_the_event_answers_for_the_whole_run_once():
     assert ledger.spent == step.cost
     for notion in (ZCDP, PureDP):
         raises(BudgetError, "pass ApproxDP", step.price, notion)
-    # Under add-remove it has the same noise over half the sensitivity.
-    assert event(relation=ADD_REMOVE, squared_sensitivity=128**2).noise_multiplier == pytest.approx(
-        4.0, rel=1e-15
-    )
 
 
-def test_the_event_is_charged_and_checks_its_promise():
+def test_under_add_remove_the_event_has_the_same_noise_over_half_the_sensitivity():
+    step = event(relation=ADD_REMOVE, squared_sensitivity=128**2)
+    assert step.noise_multiplier == pytest.approx(4.0, rel=1e-15)
+
+
+def test_the_event_is_charged_for_the_whole_run():
+    def query():
+        return np.array([5, 7], dtype=np.int64)
+
     account = opened(ApproxDP(2, 1e-5), draws=100)
-    query = lambda: np.array([5, 7], dtype=np.int64)  # noqa: E731
-    for each in (event(), *[event().later] * 29):
-        answer = release(account, name="step", query=query, shape=(2,), event=each, unit=1.0)
+    for step in (event(), *[event().later] * 29):
+        answer = release(account, name="step", query=query, shape=(2,), event=step, unit=1.0)
     assert answer.shape == (2,)
     epsilon, delta = account.approx_left
     assert epsilon <= 2 - event().epsilon
     assert delta <= account.budget.delta - event().delta
     raises(BudgetError, "exceed", account.charge, event(log2_scale=8, steps=3000))
-    # The event checks its promise.
+
+
+def test_the_event_checks_its_promise():
     step = event()
-    assert step.pair_cost(np.array([0, 0]), np.array([256, 0]), ApproxDP) == step.epsilon
-    assert step.later.pair_cost(np.array([0, 0]), np.array([0, 0]), ApproxDP) == 0
-    raises(ReplayError, "moved by", step.pair_cost, np.array([0, 0]), np.array([256, 1]), ApproxDP)
+    zeros = np.zeros(2, dtype=int)
+    allowed = np.array([256, 0])
+    too_far = np.array([256, 1])
+    assert step.pair_cost(zeros, allowed, ApproxDP) == step.epsilon
+    assert step.later.pair_cost(zeros, zeros, ApproxDP) == 0
+    raises(ReplayError, "moved by", step.pair_cost, zeros, too_far, ApproxDP)
 
 
 # ---- Closed-form profiles of one sampled step: against forty digits, against quadrature, and never below the truth.
@@ -432,38 +531,47 @@ def exact(kind, epsilon, q, z):
         e = mpmath.mpf(epsilon)
         q = mpmath.mpf(q)
         z = mpmath.mpf(z)
-        upper = lambda x: mpmath.erfc(x / mpmath.sqrt(2)) / 2  # noqa: E731
         grown = mpmath.exp(e)
+
+        def upper(x):
+            return mpmath.erfc(x / (z * mpmath.sqrt(2))) / 2
+
+        def sampled(x, mean):
+            return (1 - q) * upper(x) + q * upper(x - mean)
+
         if kind == "replace":
-            x = z**2 * (
-                e / 2 + mpmath.asinh((1 - q) / q * mpmath.exp(1 / (2 * z**2)) * mpmath.sinh(e / 2))
-            )
-            one = (1 - q) * upper(x / z) + q * upper((x - 1) / z)
-            return one - grown * ((1 - q) * upper(x / z) + q * upper((x + 1) / z))
+            loss = (1 - q) / q * mpmath.exp(1 / (2 * z**2)) * mpmath.sinh(e / 2)
+            x = z**2 * (e / 2 + mpmath.asinh(loss))
+            return sampled(x, 1) - grown * sampled(x, -1)
         s = 2 if kind == "fixed size" else 1
         if kind in ("remove", "fixed size"):
             x = z**2 / s * mpmath.log(1 + (grown - 1) / q) + mpmath.mpf(s) / 2
-            return (1 - q) * upper(x / z) + q * upper((x - s) / z) - grown * upper(x / z)
+            return sampled(x, s) - grown * upper(x)
         ratio = 1 + (1 / grown - 1) / q
         if ratio <= 0:
             return mpmath.mpf(0)
         x = z**2 / s * mpmath.log(ratio) + mpmath.mpf(s) / 2
-        return upper(-x / z) - grown * ((1 - q) * upper(-x / z) + q * upper((s - x) / z))
+        return upper(-x) - grown * sampled(-x, -s)
 
 
-def profile(kind, q, z):
-    return {
-        "replace": lambda: pld.poisson_replace(q, z).above,
-        "remove": lambda: pld.poisson_remove(q, z).above,
-        "add": lambda: pld.poisson_remove(q, z).below,
-        "fixed size": lambda: pld.fixed_size_replace(q, z).below,
-    }[kind]()
+PROFILES = {
+    "replace": lambda q, z: pld.poisson_replace(q, z).above,
+    "remove": lambda q, z: pld.poisson_remove(q, z).above,
+    "add": lambda q, z: pld.poisson_remove(q, z).below,
+    "fixed size": lambda q, z: pld.fixed_size_replace(q, z).below,
+}
 
 
-@pytest.mark.parametrize("kind", ["replace", "remove", "add", "fixed size"])
+def profile(kind, epsilon, q, z):
+    """The library's bound on delta of one sampled step."""
+    deltas = PROFILES[kind](q, z)(np.array([epsilon]))
+    return float(deltas[0])
+
+
+@pytest.mark.parametrize("kind", PROFILES)
 def test_never_below_the_truth_and_close_to_it(kind):
     for epsilon, q, z in POINTS:
-        ours = float(profile(kind, q, z)(np.array([epsilon]))[0])
+        ours = profile(kind, epsilon, q, z)
         truth = exact(kind, epsilon, q, z)
         # Values below 1e-300 underflow to an exact zero; they are far below any delta.
         assert mpmath.mpf(ours) >= truth - mpmath.mpf("1e-300"), (epsilon, q, z)
@@ -472,28 +580,39 @@ def test_never_below_the_truth_and_close_to_it(kind):
             assert ours - float(truth) <= 1e-9 * float(truth) + 1e-12 * q, (epsilon, q, z)
 
 
-@pytest.mark.parametrize("kind", ["replace", "remove", "add", "fixed size"])
+@pytest.mark.parametrize(
+    ("kind", "one", "other"),
+    [
+        ("replace", 1.0, -1.0),
+        ("remove", 1.0, 0.0),
+        ("fixed size", 2.0, 0.0),
+        ("add", 0.0, 1.0),
+    ],
+)
 @pytest.mark.parametrize(
     ("epsilon", "q", "z"), [(0.05, 0.1, 1.0), (0.5, 0.3, 0.7), (0.01, 0.02, 2.0)]
 )
-def test_against_direct_quadrature(kind, epsilon, q, z):
-    s = 2.0 if kind == "fixed size" else 1.0
-    mixture = lambda x, m: (1 - q) * norm.pdf(x, 0, z) + q * norm.pdf(x, m, z)  # noqa: E731
-    pairs = {"replace": (s, -s), "remove": (s, 0.0), "fixed size": (s, 0.0), "add": (0.0, s)}
-    one, other = pairs[kind]
-    gap = lambda x: max(mixture(x, one) - math.exp(epsilon) * mixture(x, other), 0.0)  # noqa: E731
-    value = sum(quad(gap, a, a + 0.25 * z, epsabs=1e-15)[0] for a in np.arange(-40, 40) * 0.25 * z)
-    ours = float(profile(kind, q, z)(np.array([epsilon]))[0])
-    assert ours == pytest.approx(value, rel=1e-8, abs=1e-13)
+def test_against_direct_quadrature(kind, one, other, epsilon, q, z):
+    def density(x, mean):
+        return (1 - q) * norm.pdf(x, 0, z) + q * norm.pdf(x, mean, z)
+
+    def gap(x):
+        return max(density(x, one) - math.exp(epsilon) * density(x, other), 0.0)
+
+    width = 0.25 * z
+    pieces = [quad(gap, k * width, (k + 1) * width, epsabs=1e-15)[0] for k in range(-40, 40)]
+    ours = profile(kind, epsilon, q, z)
+    assert ours == pytest.approx(sum(pieces), rel=1e-8, abs=1e-13)
 
 
 def test_planted_fault_a_profile_without_its_rounding_bound_is_caught(monkeypatch):
-    monkeypatch.setattr(
-        pld, "_rounded_up", lambda gain, cost, epsilon, far: np.clip(gain - cost, 0.0, 1.0)
-    )
+    def rounded_to_nearest(gain, cost, epsilon, far):
+        return np.clip(gain - cost, 0.0, 1.0)
+
+    monkeypatch.setattr(pld, "_rounded_up", rounded_to_nearest)
     below = 0
     for epsilon, q, z in POINTS:
-        ours = float(profile("replace", q, z)(np.array([epsilon]))[0])
+        ours = profile("replace", epsilon, q, z)
         below += mpmath.mpf(ours) < exact("replace", epsilon, q, z)
     assert below > 10
 
@@ -505,41 +624,40 @@ STEPS = 2**SCALE
 DIGITS = {"laplace": 9, "gaussian": 2}
 
 
-def law(kind, count, step, threshold, scale=float(STEPS)):
+def law(kind, count, step, threshold, end, scale):
     """Exact law of one bin: nothing first, then each integer from the threshold on; what lies beyond the end is lumped there."""
     if count == 0:
-        return lambda end: np.concatenate([[1.0], np.zeros(end - threshold)])
-
-    def masses(end):
-        values = np.arange(threshold, end) - step * count
-        if kind == "laplace":
-            a = math.exp(-1.0 / scale)
-            point = (1.0 - a) / (1.0 + a) * np.exp(-np.abs(values) / scale)
-            first = values[0]
-            below = (
-                1.0 - math.exp(-first / scale) / (1 + a)
-                if first > 0
-                else math.exp((first - 1) / scale) / (1 + a)
-            )
-            point[-1] = math.exp(-values[-1] / scale) / (1 + a)
+        return np.concatenate([[1.0], np.zeros(end - threshold)])
+    values = np.arange(threshold, end) - step * count
+    if kind == "laplace":
+        a = math.exp(-1.0 / scale)
+        point = (1.0 - a) / (1.0 + a) * np.exp(-np.abs(values) / scale)
+        first = values[0]
+        if first > 0:
+            below = 1.0 - math.exp(-first / scale) / (1 + a)
         else:
-            lower = values / scale
-            upper = (values + 1) / scale
-            point = np.where(lower > 0, ndtr(-lower) - ndtr(-upper), ndtr(upper) - ndtr(lower))
-            below = ndtr(values[0] / scale)
-            point[-1] = ndtr(-values[-1] / scale)
-        return np.concatenate([[below], point])
+            below = math.exp((first - 1) / scale) / (1 + a)
+        point[-1] = math.exp(-values[-1] / scale) / (1 + a)
+    else:
+        lower = values / scale
+        upper = (values + 1) / scale
+        point = np.where(lower > 0, ndtr(-lower) - ndtr(-upper), ndtr(upper) - ndtr(lower))
+        below = ndtr(values[0] / scale)
+        point[-1] = ndtr(-values[-1] / scale)
+    return np.concatenate([[below], point])
 
-    return masses
+
+# Scales of noise beyond which a law is lumped: e^-42 and the normal tail at 9 are below 1e-18.
+LUMPED = {"laplace": 42, "gaussian": 9}
 
 
 def bin_pair(kind, before, after, step, threshold, scale=float(STEPS)):
-    end = max(threshold, step * max(before, after)) + math.ceil(
-        (42 if kind == "laplace" else 9) * scale
-    )
-    return merge(
-        *(law(kind, count, step, threshold, scale)(end) for count in (before, after)), DIGITS[kind]
-    )
+    """Laws of one bin that holds `before` and `after` counts."""
+    largest = max(threshold, step * max(before, after))
+    end = largest + math.ceil(LUMPED[kind] * scale)
+    law_before = law(kind, before, step, threshold, end, scale)
+    law_after = law(kind, after, step, threshold, end, scale)
+    return merge(law_before, law_after, DIGITS[kind])
 
 
 def merge(p, q, digits=9):
@@ -571,33 +689,41 @@ def test_known_value_of_the_untranslated_mechanism():
     """epsilon_0 = 1/2, threshold 8 counts, noise on the counts themselves: delta_0 = 0.0187966, and no pair is worse."""
     delta = math.exp(-0.5 * 7) / (1 + math.exp(-0.5))
     assert round(delta, 7) == 0.0187966
-    worst = {}
-    for pair in (((1, 5), (0, 6)), ((3, 0), (2, 1)), ((1, 0), (0, 1)), ((30, 20), (29, 21))):
-        moved = [bin_pair("laplace", *counts, 1, 8, 2.0) for counts in zip(*pair, strict=True)]
-        worst[pair] = divergence(joint(moved), 1.0)
-        assert worst[pair] <= delta * (1 + 1e-9)
-    assert worst[((1, 5), (0, 6))] == pytest.approx(delta, rel=1e-9)
-    assert worst[((1, 0), (0, 1))] == pytest.approx(delta, rel=1e-9)
-    assert worst[((3, 0), (2, 1))] < 1e-9
+
+    def divergence_of(first_bin, second_bin):
+        """At epsilon = 1; a bin is (count before, count after)."""
+        first = bin_pair("laplace", *first_bin, 1, 8, 2.0)
+        second = bin_pair("laplace", *second_bin, 1, 8, 2.0)
+        return divergence(joint([first, second]), 1.0)
+
+    assert divergence_of((1, 0), (5, 6)) == pytest.approx(delta, rel=1e-9)
+    assert divergence_of((1, 0), (0, 1)) == pytest.approx(delta, rel=1e-9)
+    assert divergence_of((3, 2), (0, 1)) < 1e-9
+    assert divergence_of((30, 29), (20, 21)) <= delta * (1 + 1e-9)
 
 
-def test_calibration_matches_known_numbers():
-    for delta, count in ((1e-6, 28), (1e-8, 37)):
-        assert (
-            math.ceil(
-                stable_event(
-                    1, delta, histograms=1, n=10**6, draws=1, law="laplace"
-                ).count_threshold
-            )
-            == count
-        )
-    for m, std, threshold in ((1, 5.975, 29.40), (5, 13.360, 68.73), (20, 26.719, 143.34)):
-        event = stable_event(1, 1e-6, histograms=m, n=10**6, draws=1, law="gaussian")
-        assert event.count_noise_std == pytest.approx(std, rel=2e-4)
-        assert event.count_threshold == pytest.approx(threshold, rel=2e-4)
+@pytest.mark.parametrize(("delta", "count"), [(1e-6, 28), (1e-8, 37)])
+def test_the_threshold_of_laplace_noise_is_a_known_number(delta, count):
+    event = stable_event(1, delta, histograms=1, n=10**6, draws=1, law="laplace")
+    assert math.ceil(event.count_threshold) == count
+
+
+@pytest.mark.parametrize(
+    ("m", "std", "threshold"), [(1, 5.975, 29.40), (5, 13.360, 68.73), (20, 26.719, 143.34)]
+)
+def test_the_threshold_of_gaussian_noise_is_a_known_number(m, std, threshold):
+    event = stable_event(1, 1e-6, histograms=m, n=10**6, draws=1, law="gaussian")
+    assert event.count_noise_std == pytest.approx(std, rel=2e-4)
+    assert event.count_threshold == pytest.approx(threshold, rel=2e-4)
+
+
+def test_the_law_with_the_lower_threshold_is_chosen():
     assert stable_event(1, 1e-6, histograms=1, n=10**6, draws=1).law == "laplace"
     assert stable_event(1, 1e-6, histograms=5, n=10**6, draws=1).law == "gaussian"
-    # Basic composition of five at epsilon / 5: the Gaussian halves the threshold.
+
+
+def test_laplace_noise_of_five_histograms_is_a_known_number():
+    """Basic composition of five at epsilon / 5: the Gaussian halves the threshold."""
     basic = stable_event(1, 1e-6, histograms=5, n=10**6, draws=1, law="laplace")
     assert basic.count_noise_std == pytest.approx(14.1, rel=5e-3)
     assert basic.count_threshold == pytest.approx(148.2, rel=2e-3)
@@ -623,13 +749,14 @@ def neighbors(bins, rows):
     """All pairs of count vectors of `rows` rows in `bins` bins or none that differ in one row."""
     for where in itertools.combinations_with_replacement(range(bins + 1), rows):
         counts = [where.count(b) for b in range(bins)]
-        for old, new in itertools.product(range(bins + 1), repeat=2):
-            if old != new and (old == bins or counts[old]) and (old < bins or bins in where):
-                moved = list(counts)
-                for b, change in ((old, -1), (new, 1)):
-                    if b < bins:
-                        moved[b] += change
-                yield counts, moved
+        # The last place stands for no bin.
+        for old, new in itertools.permutations(range(bins + 1), 2):
+            if old not in where:
+                continue
+            moved = [*counts, 0]
+            moved[old] -= 1
+            moved[new] += 1
+            yield counts, moved[:bins]
 
 
 def worst_case(kind, m, step, threshold, epsilon, rows=4):
@@ -637,35 +764,32 @@ def worst_case(kind, m, step, threshold, epsilon, rows=4):
     changes = set()
     for n in range(1, rows + 1):
         for before, after in neighbors(3, n):
-            changes.add(tuple(sorted((a, b) for a, b in zip(before, after, strict=True) if a != b)))
+            bins = zip(before, after, strict=True)
+            changes.add(tuple(sorted((a, b) for a, b in bins if a != b)))
     big = -(-threshold // step) + 12 * STEPS // step + 2
     changes.add(((big, big - 1), (big, big + 1)))
-    cache = {}
-
-    def of(change):
-        if change not in cache:
-            cache[change] = joint(
-                [bin_pair(kind, *counts, step, threshold) for counts in change], DIGITS[kind]
-            )
-        return cache[change]
-
-    return max(
-        divergence(joint([of(change) for change in chosen], DIGITS[kind]), epsilon)
-        for chosen in itertools.combinations_with_replacement(sorted(changes), m)
-    )
+    laws = {}
+    for change in changes:
+        bins = [bin_pair(kind, *counts, step, threshold) for counts in change]
+        laws[change] = joint(bins, DIGITS[kind])
+    largest = 0.0
+    for chosen in itertools.combinations_with_replacement(sorted(changes), m):
+        together = joint([laws[change] for change in chosen], DIGITS[kind])
+        largest = max(largest, divergence(together, epsilon))
+    return largest
 
 
 @pytest.mark.parametrize(("kind", "m", "step", "threshold", "epsilon"), EVENTS)
 def test_delta_covers_every_pair_and_is_reached(kind, m, step, threshold, epsilon):
-    exact = worst_case(
-        kind, m, step, threshold, epsilon, rows={"laplace": 4 if m == 1 else 2, "gaussian": 2}[kind]
-    )
+    rows = 4 if kind == "laplace" and m == 1 else 2
+    exact = worst_case(kind, m, step, threshold, epsilon, rows)
     claim = stable_delta(kind, m, step, threshold, SCALE, Fraction(epsilon))
     assert exact <= claim * (1 + 1e-9)
     covered = Fraction(2 * m * step, STEPS) <= Fraction(epsilon)
+    rate = singleton_rate(kind, threshold - step, SCALE)
     if kind == "gaussian":
         assert exact >= 0.998 * claim
-    elif covered and singleton_rate(kind, threshold - step, SCALE) < 1 - math.exp(-step / STEPS):
+    elif covered and rate < 1 - math.exp(-step / STEPS):
         assert exact >= 0.9999 * claim
     # A mechanism that compares with `>` in place of `>=`, the other way round: one grid step too low is over the claim.
     if kind == "laplace" and covered and m == 1:
@@ -686,31 +810,25 @@ def test_the_check_catches_a_threshold_that_ignores_the_step():
 def test_calibration_keeps_its_budget_and_wastes_little(epsilon, delta, m):
     event = stable_event(epsilon, delta, histograms=m, n=10**6, draws=10)
     assert event.delta <= Fraction(str(delta))
-    tighter = stable_delta(
-        event.law,
-        m,
-        event.step,
-        event.threshold - max(1, event.threshold // 1000),
-        event.log2_scale,
-        event.epsilon,
-    )
-    if event.threshold - max(1, event.threshold // 1000) > event.step:
-        assert Fraction(tighter) > Fraction(delta)
+    lower = event.threshold - max(1, event.threshold // 1000)
+    exceeded = stable_delta(event.law, m, event.step, lower, event.log2_scale, event.epsilon)
+    if lower > event.step:
+        assert Fraction(exceeded) > Fraction(delta)
     assert event.step * 10**6 + 128 * 2**event.log2_scale < 2**62
     assert event.cost.amounts == (Fraction(str(epsilon)), event.delta)
 
 
 def test_blocks_of_cases_are_an_upper_bound(monkeypatch):
-    def worst():
-        return [
-            stable_delta.__wrapped__("gaussian", 40, 80, 80 + 791, 8, Fraction(e))
-            for e in (0.1, 1.0, 4.0)
-        ]
+    def deltas():
+        uncached = stable_delta.__wrapped__
+        epsilons = (Fraction(0.1), Fraction(1), Fraction(4))
+        return np.array([uncached("gaussian", 40, 80, 80 + 791, 8, e) for e in epsilons])
 
-    fine = worst()
+    fine = deltas()
     monkeypatch.setattr(conversions, "_WHOLE_GRID", 8)
-    rough = worst()
-    assert all(a <= b <= 2.5 * a for a, b in zip(fine, rough, strict=True))
+    rough = deltas()
+    assert (fine <= rough).all()
+    assert (rough <= 2.5 * fine).all()
 
 
 def test_more_rows_take_a_coarser_grid():
@@ -720,42 +838,24 @@ def test_more_rows_take_a_coarser_grid():
     assert event.count_threshold == pytest.approx(27.245, rel=1e-3)
 
 
-def test_refusals():
-    raises(BudgetError, "epsilon > 0", stable_event, 0, 1e-6, histograms=1, n=10, draws=1)
-    raises(BudgetError, "delta in", stable_event, 1, 0, histograms=1, n=10, draws=1)
-    raises(
-        InputError,
-        "histograms can be released",
-        stable_event,
-        1,
-        1e-6,
-        histograms=2**21,
-        n=10,
-        draws=1,
-    )
-    raises(InputError, "no stable histogram", stable_event, 1, 1e-6, histograms=1, n=2**62, draws=1)
-    raises(
-        InputError,
-        "noise must be",
-        stable_event,
-        1,
-        1e-6,
-        histograms=1,
-        n=10,
-        draws=1,
-        law="cauchy",
-    )
-    good = {
-        "law": "laplace",
-        "histograms": 1,
-        "step": 5,
-        "threshold": 6,
-        "log2_scale": 8,
-        "epsilon": 1,
-        "draws": 0,
-    }
-    StableHistogramEvent(**good)
-    bad = [
+@pytest.mark.parametrize(
+    ("error", "words", "change"),
+    [
+        (BudgetError, "epsilon > 0", {"epsilon": 0}),
+        (BudgetError, "delta in", {"delta": 0}),
+        (InputError, "histograms can be released", {"histograms": 2**21}),
+        (InputError, "no stable histogram", {"n": 2**62}),
+        (InputError, "noise must be", {"law": "cauchy"}),
+    ],
+)
+def test_stable_histograms_that_are_refused(error, words, change):
+    good = {"epsilon": 1, "delta": 1e-6, "histograms": 1, "n": 10, "draws": 1}
+    raises(error, words, stable_event, **good | change)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
         {"law": "x"},
         {"histograms": 0},
         {"step": 0},
@@ -765,6 +865,18 @@ def test_refusals():
         {"epsilon": 0},
         {"draws": -1},
         {"relation": Neighbors.ADD_REMOVE_ONE},
-    ]
-    for change in bad:
-        raises(BudgetError, None, StableHistogramEvent, **{**good, **change})
+    ],
+    ids=str,
+)
+def test_events_of_stable_histograms_that_are_refused(change):
+    good = {
+        "law": "laplace",
+        "histograms": 1,
+        "step": 5,
+        "threshold": 6,
+        "log2_scale": 8,
+        "epsilon": 1,
+        "draws": 0,
+    }
+    assert StableHistogramEvent(**good).threshold == 6
+    raises(BudgetError, None, StableHistogramEvent, **good | change)

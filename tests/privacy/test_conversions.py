@@ -42,10 +42,14 @@ from fastpubpriv.privacy.pld import fixed_size_replace, poisson_remove, poisson_
 
 def exact_gdp_delta(epsilon, mu):
     """The textbook formula, with enough digits for its cancellation."""
-    with mpmath.workdps(120 if mu * mu > epsilon / 700 else 700):
+
+    def above(x):
+        return mpmath.erfc(x / mpmath.sqrt(2)) / 2
+
+    digits = 120 if mu * mu > epsilon / 700 else 700
+    with mpmath.workdps(digits):
         e = mpmath.mpf(epsilon)
         m = mpmath.mpf(mu)
-        above = lambda x: mpmath.erfc(x / mpmath.sqrt(2)) / 2  # noqa: E731
         return above(e / m - m / 2) - mpmath.exp(e) * above(e / m + m / 2)
 
 
@@ -59,11 +63,8 @@ def test_gdp_delta_is_above_the_exact_value_by_at_most_1e_12(count, seed):
     for _ in range(count):
         epsilon = 10 ** rng.uniform(-9, 3)
         x = rng.uniform(-6, 35)  # epsilon/mu - mu/2
-        mu = (
-            -x + math.sqrt(x * x + 2 * epsilon)
-            if x < 0
-            else 2 * epsilon / (x + math.sqrt(x * x + 2 * epsilon))
-        )
+        root = math.sqrt(x * x + 2 * epsilon)
+        mu = root - x if x < 0 else 2 * epsilon / (x + root)
         exact = exact_gdp_delta(epsilon, mu)
         ours = gdp_delta(epsilon, mu)
         # A float may mean its decimal, so the formula is used at arguments that are on the safe side of both readings.
@@ -102,38 +103,74 @@ def test_check_values_of_the_specification(epsilon, delta, mu, gdp, cks, bs):
     assert bun_steinke_rho(epsilon, delta) == pytest.approx(bs, rel=1e-4)
 
 
-@pytest.mark.parametrize(
-    ("epsilon", "delta"), [*itertools.product((1e-3, 0.1, 1, 5, 30), (1e-2, 1e-6, 1e-15))]
-)
-def test_inverses_are_tight_and_in_order(epsilon, delta):
+EPSILONS = pytest.mark.parametrize("epsilon", [1e-3, 0.1, 1, 5, 30])
+DELTAS = pytest.mark.parametrize("delta", [1e-2, 1e-6, 1e-15])
+MORE = 1.01
+
+
+@EPSILONS
+@DELTAS
+def test_mu_is_the_largest_that_keeps_delta(epsilon, delta):
     mu = gdp_mu(epsilon, delta)
     assert exact_gdp_delta(epsilon, mu) <= delta < exact_gdp_delta(epsilon, mu * (1 + 1e-9))
+
+
+@EPSILONS
+@DELTAS
+def test_epsilon_of_mu_is_its_inverse(epsilon, delta):
+    mu = gdp_mu(epsilon, delta)
     back = gdp_epsilon(delta, mu)
     assert exact_gdp_delta(back, mu) <= delta
     assert back == pytest.approx(epsilon, rel=1e-9)
+
+
+@EPSILONS
+@DELTAS
+def test_rho_is_the_largest_that_keeps_delta(epsilon, delta):
     rho = zcdp_rho(epsilon, delta)
     assert zcdp_epsilon(delta, rho) <= epsilon <= zcdp_epsilon(delta, rho * (1 + 1e-6))
     assert zcdp_delta(epsilon, rho) <= delta * (1 + 1e-9)
-    assert bun_steinke_epsilon(delta, bun_steinke_rho(epsilon, delta)) == pytest.approx(
-        epsilon, rel=1e-9
-    )
-    # Order and monotonicity.
+    closed_form = bun_steinke_epsilon(delta, bun_steinke_rho(epsilon, delta))
+    assert closed_form == pytest.approx(epsilon, rel=1e-9)
+
+
+@EPSILONS
+@DELTAS
+def test_a_law_that_says_more_has_a_smaller_epsilon(epsilon, delta):
+    rho = bun_steinke_rho(epsilon, delta)
+    of_gaussian = gdp_epsilon(delta, math.sqrt(2 * rho))
+    assert of_gaussian <= zcdp_epsilon(delta, rho) <= bun_steinke_epsilon(delta, rho)
+    assert rho <= zcdp_rho(epsilon, delta) <= gdp_rho(epsilon, delta)
+
+
+@EPSILONS
+@DELTAS
+@pytest.mark.parametrize("function", [zcdp_rho, gdp_rho, bun_steinke_rho])
+def test_rho_grows_with_epsilon_and_with_delta(function, epsilon, delta):
+    assert function(epsilon, delta) < function(epsilon * MORE, delta)
+    assert function(epsilon, delta) < function(epsilon, delta * MORE)
+
+
+@EPSILONS
+@DELTAS
+@pytest.mark.parametrize("function", [zcdp_epsilon, bun_steinke_epsilon])
+def test_epsilon_grows_with_rho_and_falls_with_delta(function, epsilon, delta):
+    """Where it is above zero."""
+    rho = bun_steinke_rho(epsilon, delta)
+    here = function(delta, rho)
+    of_more_rho = function(delta, rho * MORE)
+    assert here < of_more_rho or of_more_rho == 0
+    assert here > function(delta * MORE, rho) or here == 0
+
+
+@EPSILONS
+@DELTAS
+def test_delta_grows_with_mu_and_falls_with_epsilon(epsilon, delta):
     rho = bun_steinke_rho(epsilon, delta)
     mu = math.sqrt(2 * rho)
-    assert gdp_epsilon(delta, mu) <= zcdp_epsilon(delta, rho) <= bun_steinke_epsilon(delta, rho)
-    assert bun_steinke_rho(epsilon, delta) <= zcdp_rho(epsilon, delta) <= gdp_rho(epsilon, delta)
-    more = 1.01
-    for function in (zcdp_rho, gdp_rho, bun_steinke_rho):
-        assert function(epsilon, delta) < function(epsilon * more, delta)
-        assert function(epsilon, delta) < function(epsilon, delta * more)
-    for function in (zcdp_epsilon, bun_steinke_epsilon):
-        assert (
-            function(delta, rho) < function(delta, rho * more) or function(delta, rho * more) == 0
-        )
-        assert function(delta, rho) > function(delta * more, rho) or function(delta, rho) == 0
-    assert gdp_delta(epsilon, mu) < gdp_delta(epsilon, mu * more)
-    assert gdp_delta(epsilon, mu) > gdp_delta(epsilon * more, mu)
-    assert zcdp_delta(epsilon, rho) >= zcdp_delta(epsilon * more, rho)
+    assert gdp_delta(epsilon, mu) < gdp_delta(epsilon, mu * MORE)
+    assert gdp_delta(epsilon, mu) > gdp_delta(epsilon * MORE, mu)
+    assert zcdp_delta(epsilon, rho) >= zcdp_delta(epsilon * MORE, rho)
 
 
 def exact_zcdp_delta(epsilon, rho):
@@ -166,12 +203,9 @@ def test_zcdp_delta_against_high_precision(epsilon, rho):
 
 
 def test_composition_of_gaussians_is_additive_in_rho():
-    assert gdp_epsilon(1e-6, math.sqrt(0.3**2 + 0.4**2)) == pytest.approx(
-        gdp_epsilon(1e-6, 0.5), rel=1e-9
-    )
-    assert best_epsilon(1e-6, 0.125, all_gaussian=True) == pytest.approx(
-        gdp_epsilon(1e-6, 0.5), rel=1e-9
-    )
+    of_half = pytest.approx(gdp_epsilon(1e-6, 0.5), rel=1e-9)
+    assert gdp_epsilon(1e-6, math.sqrt(0.3**2 + 0.4**2)) == of_half
+    assert best_epsilon(1e-6, 0.125, all_gaussian=True) == of_half
     assert best_epsilon(1e-6, 0.125, all_gaussian=False) == zcdp_epsilon(1e-6, 0.125)
 
 
@@ -229,28 +263,39 @@ def test_e10_figures():
     assert optimal_composition_delta(0.1, 0, 10_000, claimed) == pytest.approx(1.3e-5, rel=0.05)
 
 
-def test_composition_reports():
+def test_basic_composition_adds():
     assert basic_composition([(0.5, 0), (Fraction(1, 4), 1e-6)]) == (0.75, 1e-6)
+
+
+def test_advanced_composition_is_its_formula():
     epsilon, delta = advanced_composition(0.1, 1e-9, 100, 1e-6)
-    assert epsilon == pytest.approx(
-        0.1 * math.sqrt(200 * math.log(1e6)) + 10 * math.expm1(0.1), rel=1e-12
-    )
+    formula = 0.1 * math.sqrt(200 * math.log(1e6)) + 10 * math.expm1(0.1)
+    assert epsilon == pytest.approx(formula, rel=1e-12)
     assert delta == pytest.approx(1.1e-6)
     assert optimal_composition_epsilon(0.1, 0, 100, 1e-6) < epsilon
+
+
+def test_ends_of_optimal_composition():
     assert optimal_composition_epsilon(0.1, 0, 1, 1e-12) <= 0.1
+    assert optimal_composition_epsilon(1e-3, 0, 2, 0.9) == 0.0
     assert optimal_composition_delta(0.1, 1e-8, 100, 1e9) == pytest.approx(1e-6, rel=1e-6)
     assert optimal_composition_delta(0.1, 1, 2, 1) == 1.0
-    assert optimal_composition_epsilon(1e-3, 0, 2, 0.9) == 0.0
-    for bad in (
-        lambda: basic_composition([]),
-        lambda: basic_composition([(-1, 0)]),
-        lambda: advanced_composition(800, 0, 2, 1e-6),
-        lambda: advanced_composition(1, -1, 2, 1e-6),
-        lambda: optimal_composition_epsilon(0.1, 1e-6, 100, 1e-5),
-        lambda: optimal_composition_delta(0.1, 0, 10**7, 1),
-        lambda: optimal_composition_delta(0.1, 0, 1.5, 1),
-    ):
-        raises(BudgetError, None, bad)
+
+
+@pytest.mark.parametrize(
+    ("function", "arguments"),
+    [
+        (basic_composition, ([],)),
+        (basic_composition, ([(-1, 0)],)),
+        (advanced_composition, (800, 0, 2, 1e-6)),
+        (advanced_composition, (1, -1, 2, 1e-6)),
+        (optimal_composition_epsilon, (0.1, 1e-6, 100, 1e-5)),
+        (optimal_composition_delta, (0.1, 0, 10**7, 1)),
+        (optimal_composition_delta, (0.1, 0, 1.5, 1)),
+    ],
+)
+def test_compositions_that_are_refused(function, arguments):
+    raises(BudgetError, None, function, *arguments)
 
 
 @pytest.mark.parametrize("epsilon", [2.0**-30, 1e-6, 1e-3, 0.1, 1, 4, 20, 100, 1024])
@@ -259,41 +304,46 @@ def test_pure_to_zcdp_bound(epsilon):
         given = mpmath.mpf(str(epsilon))
         exact = given * mpmath.tanh(given / 2)
         bound = pure_to_zcdp(epsilon)
-        assert (
-            exact
-            <= mpmath.mpf(bound.numerator) / bound.denominator
-            <= exact * (1 + mpmath.mpf(10) ** -14)
-        )
+        ratio = mpmath.mpf(bound.numerator) / bound.denominator / exact
+        assert 1 <= ratio <= 1 + mpmath.mpf(10) ** -14
     assert bound <= Fraction(str(epsilon)) ** 2 / 2
     assert type(bound) is Fraction
 
 
-def test_pure_to_zcdp_holds_for_randomized_response():
-    # The worst pure mechanism; divergence of order alpha in closed form.
-    for epsilon in (0.01, 0.5, 1.0, 3.0, 8.0):
-        p = 1 / (1 + math.exp(-epsilon))
-        rho = float(pure_to_zcdp(epsilon))
-        for alpha in (1.0001, 1.5, 2, 5, 50):
-            divergence = math.log(
-                p**alpha * (1 - p) ** (1 - alpha) + (1 - p) ** alpha * p ** (1 - alpha)
-            ) / (alpha - 1)
-            assert divergence <= alpha * rho * (1 + 1e-9)
+@pytest.mark.parametrize("epsilon", [0.01, 0.5, 1.0, 3.0, 8.0])
+@pytest.mark.parametrize("alpha", [1.0001, 1.5, 2, 5, 50])
+def test_pure_to_zcdp_holds_for_randomized_response(epsilon, alpha):
+    """The worst pure mechanism; divergence of order alpha in closed form."""
+    p = 1 / (1 + math.exp(-epsilon))
+    likely = p**alpha * (1 - p) ** (1 - alpha)
+    unlikely = (1 - p) ** alpha * p ** (1 - alpha)
+    divergence = math.log(likely + unlikely) / (alpha - 1)
+    assert divergence <= alpha * float(pure_to_zcdp(epsilon)) * (1 + 1e-9)
 
 
-def test_group_privacy():
+def test_rho_of_a_group_grows_with_its_square():
     assert group_rho(0.5, 3) == Fraction(9, 2)
-    assert group_mu(0.5, 3) == 1.5
-    assert exponential_mechanism_rho(2) == Fraction(1, 2)
     assert person_budget(ZCDP(0.5), 3) == ZCDP(4.5)
+    assert group_mu(0.5, 3) == 1.5
+
+
+def test_rho_of_the_exponential_mechanism_is_an_eighth_of_epsilon_squared():
+    assert exponential_mechanism_rho(2) == Fraction(1, 2)
     assert SelectionEvent(epsilon=2, sensitivity=1, candidates=2).rho == Fraction(1, 2)
+
+
+def test_epsilon_and_delta_of_a_group():
     epsilon, delta = group_approx(0.5, 1e-6, 3)
     assert epsilon == 1.5
     exact = 1e-6 * (1 + math.exp(0.5) + math.exp(1.0))
     assert exact <= delta <= exact * (1 + 1e-9)
     assert group_approx(1e-6, 1e-9, 2)[1] == pytest.approx(2e-9, rel=1e-5)
     assert group_approx(100, 1e-6, 20) == (2000.0, 1.0)
-    for bad in (0, -1, 1.5, True):
-        raises(BudgetError, None, group_approx, 1, 0, bad)
+
+
+@pytest.mark.parametrize("size", [0, -1, 1.5, True])
+def test_groups_that_are_refused(size):
+    raises(BudgetError, None, group_approx, 1, 0, size)
 
 
 @pytest.mark.parametrize(
@@ -337,10 +387,23 @@ def test_exact_gaussians_from_above(z, steps, delta):
     assert delta * (1 - 1e-9) <= delta_there <= 1.02 * delta
 
 
-def test_many_steps_and_what_the_grid_adds():
-    epsilon = pld.solved(poisson_replace(1.0, 200.0), 10**6, 1e-6)[1]
+def solved_epsilon(*given):
+    """The epsilon of a pair, a number of steps and a delta."""
+    _, epsilon = pld.solved(*given)
+    return epsilon
+
+
+def test_a_million_steps():
+    epsilon = solved_epsilon(poisson_replace(1.0, 200.0), 10**6, 1e-6)
     assert epsilon == pytest.approx(gdp_epsilon(1e-6, 10.0), abs=1.3e-3)
-    assert pld.solved(poisson_replace(0.1, 0.1939), 10, 1e-6)[1] == pytest.approx(100.0, abs=0.1)
+
+
+def test_an_epsilon_of_a_hundred():
+    epsilon = solved_epsilon(poisson_replace(0.1, 0.1939), 10, 1e-6)
+    assert epsilon == pytest.approx(100.0, abs=0.1)
+
+
+def test_what_the_grid_adds():
     pair = poisson_replace(1 / 54, 5.2292)
     coarse, high = pld.solved(pair, 5000, 1e-5)
     fine, low = pld.solved(pair, 5000, 1e-5, fineness=6.0)
@@ -349,41 +412,42 @@ def test_many_steps_and_what_the_grid_adds():
     assert 0.7 * coarse.excess < high - low < coarse.excess
 
 
-def test_the_law_holds_the_profile_from_above():
-    for pair in (
-        poisson_replace(0.3, 0.8),
-        poisson_remove(0.3, 0.8),
-        fixed_size_replace(0.05, 2.0),
-    ):
-        above, below = pld.grid_halves(pair, 2.0**-6, 1e-12)
-        law = pld.loss_law(pair, above, below)
-        assert law.masses.min() >= 0
-        assert law.masses.sum() + law.infinite == pytest.approx(1.0, abs=1e-11)
-        for epsilon in np.linspace(0.0, 3.0, 40):
-            kept = law.losses > epsilon
-            ours = float(law.masses[kept] @ -np.expm1(epsilon - law.losses[kept])) + law.infinite
-            truth = float(pair.above(np.array([epsilon]))[0])
-            assert truth * (1 - 1e-12) <= ours <= 1.05 * truth + 1e-6
+@pytest.mark.parametrize(
+    "pair",
+    [poisson_replace(0.3, 0.8), poisson_remove(0.3, 0.8), fixed_size_replace(0.05, 2.0)],
+    ids=["replace", "remove", "fixed size"],
+)
+def test_the_law_holds_the_profile_from_above(pair):
+    above, below = pld.grid_halves(pair, 2.0**-6, 1e-12)
+    law = pld.loss_law(pair, above, below)
+    assert law.masses.min() >= 0
+    assert law.masses.sum() + law.infinite == pytest.approx(1.0, abs=1e-11)
+    for epsilon in np.linspace(0.0, 3.0, 40):
+        kept = law.losses > epsilon
+        beyond = -np.expm1(epsilon - law.losses[kept])
+        ours = float(law.masses[kept] @ beyond) + law.infinite
+        truth = float(pair.above(np.array([epsilon]))[0])
+        assert truth * (1 - 1e-12) <= ours <= 1.05 * truth + 1e-6
 
 
 def caught():
     """How many exact Gaussians are undercut."""
     count = 0
     for z, steps, delta in GAUSSIANS[:4]:
-        epsilon = pld.solved(poisson_replace(1.0, z), steps, delta)[1]
+        epsilon = solved_epsilon(poisson_replace(1.0, z), steps, delta)
         count += epsilon < gdp_epsilon(delta, 2 * math.sqrt(steps) / z)
     return count
 
 
 def test_planted_fault_losses_rounded_down_are_caught(monkeypatch):
-    assert caught() == 0
     honest = pld.half_masses
-    # Each mass one cell towards zero: the classic optimistic rounding.
-    monkeypatch.setattr(
-        pld,
-        "half_masses",
-        lambda losses, deltas: np.append(honest(losses, deltas)[1:], 0.0) * (1 - 1e-12),
-    )
+
+    def one_cell_towards_zero(losses, deltas):
+        """The classic optimistic rounding."""
+        return np.append(honest(losses, deltas)[1:], 0.0) * (1 - 1e-12)
+
+    assert caught() == 0
+    monkeypatch.setattr(pld, "half_masses", one_cell_towards_zero)
     assert caught() >= 3
 
 
@@ -397,10 +461,10 @@ def test_planted_fault_a_running_minimum_spreads_a_dip(monkeypatch):
 def test_planted_fault_a_window_of_the_untilted_law_is_caught(monkeypatch):
     # Rare and large losses: the tilted sum reaches beyond the window, and what comes back must be small.
     pair = poisson_replace(1e-5, 0.4)
-    truth = pld.solved(pair, 1000, 1e-6)[1]
+    truth = solved_epsilon(pair, 1000, 1e-6)
     monkeypatch.setattr(pld, "_LOG_WRAPPED", math.log(0.5))
     monkeypatch.setattr(pld, "_LOG_SHARP", 1e9)
-    assert pld.solved(pair, 1000, 1e-6)[1] > truth + 0.05  # high, never low
+    assert solved_epsilon(pair, 1000, 1e-6) > truth + 0.05  # high, never low
 
 
 REPLACE = dp_accounting.NeighboringRelation.REPLACE_ONE
@@ -409,17 +473,19 @@ ADD_REMOVE = dp_accounting.NeighboringRelation.ADD_OR_REMOVE_ONE
 
 def ours(q, z, steps, delta, relation):
     if relation is REPLACE:
-        return pld.solved(poisson_replace(q, z), steps, delta)[1]
+        return solved_epsilon(poisson_replace(q, z), steps, delta)
     pair = poisson_remove(q, z)
-    return max(pld.solved(each, steps, delta)[1] for each in (pair, pair.swapped))
+    removed = solved_epsilon(pair, steps, delta)
+    added = solved_epsilon(pair.swapped, steps, delta)
+    return max(removed, added)
 
 
 def compared(q, z, steps, deltas, relation):
     # Not much wider than a typical loss, else their own grid decides.
-    interval = min(1e-3, max(0.02 * q / z, 2e-4 if z < 1.5 else 1e-6))
-    event = dp_accounting.SelfComposedDpEvent(
-        dp_accounting.PoissonSampledDpEvent(q, dp_accounting.GaussianDpEvent(z)), steps
-    )
+    least = 2e-4 if z < 1.5 else 1e-6
+    interval = min(1e-3, max(0.02 * q / z, least))
+    step = dp_accounting.PoissonSampledDpEvent(q, dp_accounting.GaussianDpEvent(z))
+    event = dp_accounting.SelfComposedDpEvent(step, steps)
     accountant = PLDAccountant(relation, value_discretization_interval=interval).compose(event)
     for delta in deltas:
         theirs = accountant.get_epsilon(delta)
@@ -446,33 +512,33 @@ def test_against_dp_accounting_of_pld(relation, q, z, steps):
 @pytest.mark.audit
 def test_against_dp_accounting_at_hundreds_of_points():
     points = 0
-    for q, z, steps in itertools.product(
-        (1e-3, 1 / 54, 0.2, 0.7), (0.6, 1.0, 2.5, 8.0), (1, 30, 1000)
-    ):
+    rates = (1e-3, 1 / 54, 0.2, 0.7)
+    multipliers = (0.6, 1.0, 2.5, 8.0)
+    deltas = (1e-2, 1e-5, 1e-8)
+    for q, z, steps in itertools.product(rates, multipliers, (1, 30, 1000)):
         for relation in (REPLACE, ADD_REMOVE):
-            points += len(list(compared(q, z, steps, (1e-2, 1e-5, 1e-8), relation)))
+            points += len(list(compared(q, z, steps, deltas, relation)))
     assert points == 288
 
 
-def test_fixed_size_is_below_the_renyi_bound_and_above_poisson():
-    # dp-accounting states the multiplier relative to the replace-one sensitivity 2 C, hence z / 2.
-    for n, k, z, steps, delta in [
-        (10_000, 100, 4.0, 1000, 1e-6),
-        (1000, 100, 3.0, 50, 1e-5),
-        (100, 50, 8.0, 20, 1e-4),
-    ]:
-        event = dp_accounting.SelfComposedDpEvent(
-            dp_accounting.SampledWithoutReplacementDpEvent(
-                n, k, dp_accounting.GaussianDpEvent(z / 2)
-            ),
-            steps,
-        )
-        renyi = RdpAccountant(neighboring_relation=REPLACE).compose(event).get_epsilon(delta)
-        found = pld.solved(fixed_size_replace(k / n, z), steps, delta)[1]
-        assert ours(k / n, z, steps, delta, REPLACE) < found < renyi
+@pytest.mark.parametrize(
+    ("n", "k", "z", "steps", "delta"),
+    [(10_000, 100, 4.0, 1000, 1e-6), (1000, 100, 3.0, 50, 1e-5), (100, 50, 8.0, 20, 1e-4)],
+)
+def test_fixed_size_is_below_the_renyi_bound_and_above_poisson(n, k, z, steps, delta):
+    """dp-accounting states the multiplier relative to the replace-one sensitivity 2 C, hence z / 2."""
+    noise = dp_accounting.GaussianDpEvent(z / 2)
+    step = dp_accounting.SampledWithoutReplacementDpEvent(n, k, noise)
+    event = dp_accounting.SelfComposedDpEvent(step, steps)
+    renyi = RdpAccountant(neighboring_relation=REPLACE).compose(event).get_epsilon(delta)
+    found = solved_epsilon(fixed_size_replace(k / n, z), steps, delta)
+    assert ours(k / n, z, steps, delta, REPLACE) < found < renyi
 
 
-def test_too_little_noise_for_the_grid_is_refused_and_a_large_delta_needs_no_epsilon():
-    assert pld.solved(poisson_replace(1e-4, 5.0), 10, 0.1)[1] == 0.0
+def test_a_large_delta_needs_no_epsilon():
+    assert solved_epsilon(poisson_replace(1e-4, 5.0), 10, 0.1) == 0.0
     assert gdp_delta(0, 0.01) < 0.1
+
+
+def test_too_little_noise_for_the_grid_is_refused():
     raises(BudgetError, "noise is too small", pld.solved, poisson_replace(0.5, 1e-4), 10, 1e-6)

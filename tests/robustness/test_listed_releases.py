@@ -24,8 +24,8 @@ TEXT = PAGE.read_text(encoding="utf-8")
 
 def table(section: str) -> list[list[str]]:
     """Return the cells of the table in a section of the page, without its header."""
-    lines = [line for line in section.split("\n") if line.startswith("| ")]
-    return [[cell.strip() for cell in line.strip("|").split("|")] for line in lines[1:]]
+    _, *lines = [line for line in section.split("\n") if line.startswith("| ")]
+    return [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
 
 
 def formulas(cell: str) -> list[str]:
@@ -38,15 +38,14 @@ def pattern_of(name: str) -> str:
     return re.sub(r"\b[ikt]\b", r"\\d+", re.escape(name))
 
 
-MECHANISMS = {
-    row[0].strip("`"): {"gaussian": formulas(row[1]), "laplace": formulas(row[2])}
-    for row in table(TEXT.split("\n## ")[1])
-}
-PERSONS = table(TEXT.split("\n## With `person=`")[1])
-LISTED = {
-    section.split("`")[1]: [*table(section), *PERSONS]
-    for section in TEXT.split("\n## With `person=`")[0].split("\n### ")[1:]
-}
+MECHANISMS = {}
+for name, gaussian, laplace, *_ in table(TEXT.split("\n## ")[1]):
+    MECHANISMS[name.strip("`")] = {"gaussian": formulas(gaussian), "laplace": formulas(laplace)}
+OF_FUNCTIONS, OF_PERSONS = TEXT.split("\n## With `person=`")
+PERSONS = table(OF_PERSONS)
+LISTED = {}
+for section in OF_FUNCTIONS.split("\n### ")[1:]:
+    LISTED[section.split("`")[1]] = [*table(section), *PERSONS]
 
 RNG = np.random.default_rng(5)
 NUMBERS = RNG.normal(size=(3_000, 3))
@@ -67,21 +66,19 @@ VISITS = pd.DataFrame(
 NEAR = RNG.normal(size=(40_000, 2)) + 8.0 * RNG.integers(0, 2, (40_000, 1))
 FAR = NUMBERS[:, :2] + [1e6, 0.0]
 BY_WARD = {"person": "person", "by": "ward", "groups": list("abcdefghij")}
+DAYS = VISITS[["person", "days"]]
+DAYS_OF_WARDS = VISITS[["days", "ward"]]
+MEAN_OF_DAYS = {"x_pub": VISITS[["days"]][:9], "person": "person"}
+BY_WEIGHT = {"label": "y", "weights_pub": "w", "weights_priv": "w", "weight_cap": 1.0}
 # Arguments that lead to releases which no call of `public_calls` makes.
 MORE = {
     "weighted_mean, auto": (fpp.weighted_mean, NUMBERS, {"x_pub": NUMBERS[:9], "norm_bound": "auto"}),
     "coinpress_mean, auto": (fpp.coinpress_mean, NUMBERS, {"center": 0.0, "radius": "auto"}),
     "estimate_mean, far": (fpp.estimate_mean, FAR, {"x_pub": FAR[:3] - [300.0, 0.0]}),
-    "estimate_mean, persons": (
-        fpp.estimate_mean, VISITS[["person", "days"]],
-        {"x_pub": VISITS[["days"]][:9], "person": "person", "rows_per_person": 3},
-    ),
-    "estimate_mean, auto rows": (
-        fpp.estimate_mean, VISITS[["person", "days"]],
-        {"x_pub": VISITS[["days"]][:9], "person": "person", "rows_per_person": "auto"},
-    ),
-    "quantiles, groups": (fpp.quantiles, VISITS[["days", "ward"]], {"x_pub": VISITS[["days", "ward"]][:60], "by": "ward"}),
-    "describe, texts": (fpp.describe, VISITS[["days", "ward"]], {"x_pub": VISITS[["days", "ward"]][:9]}),
+    "estimate_mean, persons": (fpp.estimate_mean, DAYS, {**MEAN_OF_DAYS, "rows_per_person": 3}),
+    "estimate_mean, auto rows": (fpp.estimate_mean, DAYS, {**MEAN_OF_DAYS, "rows_per_person": "auto"}),
+    "quantiles, groups": (fpp.quantiles, DAYS_OF_WARDS, {"x_pub": DAYS_OF_WARDS[:60], "by": "ward"}),
+    "describe, texts": (fpp.describe, DAYS_OF_WARDS, {"x_pub": DAYS_OF_WARDS[:9]}),
     "value_counts, texts": (fpp.value_counts, VISITS[["ward"]], {}),
     "count_persons, auto": (fpp.count_persons, VISITS, BY_WARD),
     "count_persons, few": (fpp.count_persons, VISITS, {**BY_WARD, "keys_per_person": 2}),
@@ -99,17 +96,11 @@ MORE = {
     "linear_regression, unlabeled": (
         fpp.linear_regression, WEIGHED[["u", "y"]], {"x_pub": WEIGHED[["u"]][:60], "label": "y"},
     ),
-    "linear_regression, weights": (
-        fpp.linear_regression, WEIGHED,
-        {"x_pub": WEIGHED[:60], "label": "y", "weights_pub": "w", "weights_priv": "w", "weight_cap": 1.0},
-    ),
+    "linear_regression, weights": (fpp.linear_regression, WEIGHED, {"x_pub": WEIGHED[:60], **BY_WEIGHT}),
     "logistic_regression, unlabeled": (
         fpp.logistic_regression, TWO_CLASSES, {"x_pub": TWO_CLASSES[:60, :2], "label": -1, "classes": [0, 1]},
     ),
-    "logistic_regression, weights": (
-        fpp.logistic_regression, BOUGHT,
-        {"x_pub": BOUGHT[:60], "label": "y", "weights_pub": "w", "weights_priv": "w", "weight_cap": 1.0},
-    ),
+    "logistic_regression, weights": (fpp.logistic_regression, BOUGHT, {"x_pub": BOUGHT[:60], **BY_WEIGHT}),
     "logistic_regression, wide": (
         fpp.logistic_regression, WIDE_CLASSES, {"x_pub": WIDE_CLASSES[:4], "label": -1, "classes": [0, 1], "method": "newton"},
     ),
@@ -121,13 +112,7 @@ MORE = {
         fpp.train, TWO_CLASSES,
         {"x_pub": TWO_CLASSES[:600], "label": -1, "loss": "logistic", "method": "newton", "budget": fpp.PureDP(40)},
     ),
-    "train, Huber": (
-        fpp.train, WEIGHED,
-        {
-            "x_pub": WEIGHED[:60], "label": "y", "loss": "huber", "method": "newton",
-            "weights_pub": "w", "weights_priv": "w", "weight_cap": 1.0,
-        },
-    ),
+    "train, Huber": (fpp.train, WEIGHED, {"x_pub": WEIGHED[:60], "loss": "huber", "method": "newton", **BY_WEIGHT}),
     "train, unlabeled": (
         fpp.train, WEIGHED[["u", "y"]], {"x_pub": WEIGHED[["u"]][:60], "label": "y", "loss": "huber", "method": "newton"},
     ),
@@ -170,28 +155,39 @@ def calls(function):
             for notion in call.notions:
                 found[f"{name} [{notion}]"] = partial(call, budget=NOTIONS[notion])
     for name, (called, rows, options) in MORE.items():
-        public = {key: apart(value) for key, value in options.items()}
         if called.__name__ != function:
             continue
-        notions = ["approx"] if name in NEEDS_A_DELTA else ["zcdp", "pure"]
-        for notion in notions[:1] if "budget" in options else notions:
+        public = {key: apart(value) for key, value in options.items()}
+        for notion in notions_of(name, options):
             given = {"budget": NOTIONS[notion], "threads": 1, "progress": False, **public}
             found[f"{name} [{notion}]"] = partial(quiet, called, rows, **given)
     return found
 
 
+def notions_of(name, options):
+    """Return the notions that a call of `MORE` is made with; one whose budget is given has no other."""
+    if name in NEEDS_A_DELTA:
+        return ["approx"]
+    if "budget" in options:
+        return ["zcdp"]
+    return ["zcdp", "pure"]
+
+
+def is_of(row, name, mechanism):
+    """Return whether a row of the page is about releases of this name and mechanism."""
+    return row[1] == f"`{mechanism}`" and re.fullmatch(pattern_of(row[0]), name) is not None
+
+
 def listed(function, name, mechanism):
     """Return whether the page lists a release of the function, by its name and mechanism."""
-    return any(
-        re.fullmatch(pattern_of(row[0]), name) and row[1] == f"`{mechanism}`"
-        for row in LISTED[function]
-    )
+    return any(is_of(row, name, mechanism) for row in LISTED[function])
 
 
 def side_of(shape):
     """Return D of an array of matrices (..., D, D), or of their upper triangles (..., D (D + 1) / 2)."""
-    square = len(shape) > 1 and shape[-1] == shape[-2]
-    return shape[-1] if square else (isqrt(8 * shape[-1] + 1) - 1) // 2
+    if len(shape) > 1 and shape[-1] == shape[-2]:
+        return shape[-1]
+    return (isqrt(8 * shape[-1] + 1) - 1) // 2
 
 
 def counts_of(measurement, shape):
@@ -204,20 +200,21 @@ def counts_of(measurement, shape):
         return {"D": measurement.dim, "W": measurement.dim // parts}
     if kind == "CellCounts":
         groups = measurement.groups
-        own = groups is not None and groups.own
-        return {"c": len(measurement.edges) // (groups.number if own else 1)}
+        if groups is not None and groups.own:
+            return {"c": len(measurement.edges) // groups.number}
+        return {"c": len(measurement.edges)}
     if kind == "PersonKeys":
         return {"c": changed_cells(measurement.keys_per_person, measurement.cells)}
-    simple = {
-        "SignedCells": lambda: {"c": shape[0]},
-        "CodeCounts": lambda: {"c": len(measurement.cells)},
-        "GroupMoments": lambda: {"c": shape[1]},
-        "NoisyScores": lambda: {"c": shape[0]},
-        "RadialPieces": lambda: {"D": measurement.affine.out_dim},
-        "LeafSums": lambda: {"D": shape[-1]},
-    }
-    if kind in simple:
-        return simple[kind]()
+    if kind in {"SignedCells", "NoisyScores"}:
+        return {"c": shape[0]}
+    if kind == "GroupMoments":
+        return {"c": shape[1]}
+    if kind == "CodeCounts":
+        return {"c": len(measurement.cells)}
+    if kind == "RadialPieces":
+        return {"D": measurement.affine.out_dim}
+    if kind == "LeafSums":
+        return {"D": shape[-1]}
     if kind in {"SecondMoment", "MomentPieces", "SoftGrams", "LeafSecondMoments"}:
         return {"D": side_of(shape)}
     return {"D": int(np.prod(shape))}
@@ -227,12 +224,27 @@ def solved(formula, moved, counts):
     """Return whether a whole number of grid steps makes the formula equal to `moved`."""
     spelled = re.sub(r"(?<=[\w)]) (?=[\w(])", " * ", formula.replace("^", "**"))
     code = compile(spelled, formula, "eval")
-    low, high = 0, 2**63
+
+    def value(steps):
+        return eval(code, {**counts, "Q": steps, "S": steps, "isqrt": isqrt})
+
+    low = 0
+    high = 2**63
     while low + 1 < high:
         steps = (low + high) // 2
-        given = {**counts, "Q": steps, "S": steps, "isqrt": isqrt}
-        low, high = (steps, high) if eval(code, given) <= moved else (low, steps)
-    return eval(code, {**counts, "Q": low, "S": low, "isqrt": isqrt}) == moved
+        if value(steps) <= moved:
+            low = steps
+        else:
+            high = steps
+    return value(low) == moved
+
+
+def has_other_steps(measurement):
+    """Return whether squares and counts in the same pass add what has other steps."""
+    mechanism = type(measurement).__name__
+    if mechanism == "RadialPieces":
+        return measurement.squares or measurement.counts
+    return mechanism == "CountedMoment"
 
 
 def unlisted(function, releases):
@@ -244,11 +256,7 @@ def unlisted(function, releases):
             wrong.append(f"{record.name}: {mechanism}")
         law = getattr(record.event, "law", None)
         possible = MECHANISMS.get(mechanism, {}).get(law, [])
-        # What squares and counts in the same pass add has other steps.
-        joint = mechanism == "CountedMoment" or (
-            mechanism == "RadialPieces" and (measurement.squares or measurement.counts)
-        )
-        if not possible or joint:
+        if not possible or has_other_steps(measurement):
             continue
         counts = counts_of(measurement, record.public_shape)
         if not any(solved(formula, record.event.worst, counts) for formula in possible):
@@ -274,29 +282,27 @@ UNSEEN = {
 }
 
 
+def is_expected(function, row):
+    """Return whether the calls must make the release that a row of the page is about."""
+    return (function, row[0]) not in UNSEEN and row not in PERSONS and "again" not in row[0]
+
+
 @pytest.mark.parametrize("function", LISTED)
 def test_every_release_is_listed_with_its_sensitivity(function):
+    """And every release that is listed is made."""
     made = set()
     for case, call in calls(function).items():
         releases = recorded(call)
         assert unlisted(function, releases) == [], case
         made |= {(record.name, type(measurement).__name__) for measurement, record in releases}
-    never = [
-        row[:2]
-        for row in LISTED[function]
-        if not any(
-            re.fullmatch(pattern_of(row[0]), name) and row[1] == f"`{mechanism}`"
-            for name, mechanism in made
-        )
-        and (function, row[0]) not in UNSEEN
-        and row not in PERSONS
-        and "again" not in row[0]
-    ]
-    assert never == []
+    for row in LISTED[function]:
+        if is_expected(function, row):
+            assert any(is_of(row, name, mechanism) for name, mechanism in made), row[:2]
 
 
 def test_every_function_that_reads_private_rows_is_listed():
-    assert {name.rpartition(".")[2] for name in spending_functions()} - {"persons"} == set(LISTED)
+    functions = {name.rpartition(".")[2] for name in spending_functions()}
+    assert functions - {"persons"} == set(LISTED)
 
 
 def releases_of_a_mean():
@@ -308,17 +314,20 @@ def test_a_release_that_is_not_listed_is_noticed():
     ((measurement, record),) = releases_of_a_mean()
     renamed = replace(record, name="sum of squares")
     assert unlisted("weighted_mean", [(measurement, record)]) == []
-    assert unlisted("weighted_mean", [(measurement, renamed)]) == [
-        "sum of squares: WithCompleteRows"
-    ]
+    found = unlisted("weighted_mean", [(measurement, renamed)])
+    assert found == ["sum of squares: WithCompleteRows"]
 
 
 def test_a_wrong_sensitivity_is_noticed():
-    """Planted faults: rows that move a sum by one radius in place of two, and a page with another formula."""
+    """Planted fault: rows that move a sum by one radius in place of two."""
     ((measurement, record),) = releases_of_a_mean()
     honest = record.event.squared_sensitivity
-    halved = replace(record, event=replace(record.event, squared_sensitivity=honest // 4 + 1))
-    assert unlisted("weighted_mean", [(measurement, halved)]) != []
+    halved = replace(record.event, squared_sensitivity=honest // 4 + 1)
+    assert unlisted("weighted_mean", [(measurement, replace(record, event=halved))]) != []
+
+
+def test_a_wrong_formula_of_the_page_is_noticed():
+    ((measurement, record),) = releases_of_a_mean()
     wrong = {"gaussian": ["3 Q^2"], "laplace": []}
     with mock.patch.dict(MECHANISMS, {"WithCompleteRows": wrong}):
         assert unlisted("weighted_mean", [(measurement, record)]) != []

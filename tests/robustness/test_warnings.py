@@ -2,6 +2,7 @@
 
 import re
 import warnings
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -26,61 +27,64 @@ def twice():
         model.fit(ROWS[:, :2], ROWS[:, 2], X_pub=PUBLIC[:, :2], y_pub=PUBLIC[:, 2])
 
 
+def private_mean(**given):
+    fpp.estimate_mean(ROWS, x_pub=PUBLIC, **given)
+
+
+def mean_by_sign(rows, **given):
+    fpp.estimate_mean(rows, x_pub=rows[:40].copy(), by=-1, **given)
+
+
+def clipped_covariance():
+    fpp.coinpress_covariance(100.0 * ROWS, scale=1.0, **GIVEN)
+
+
+def full_gaussian():
+    fpp.estimate_gaussian(ROWS, x_pub=PUBLIC, structure="full", **SMALL)
+
+
+def regression():
+    fpp.linear_regression(ROWS, x_pub=PUBLIC, label=-1, method="newton", **TINY)
+
+
+def directions():
+    fpp.private_pca(ROWS, center=0.0, radius=9.0, n_components=1, **TINY)
+
+
+def mixture():
+    fpp.learn_separated_mixture(ROWS, x_pub=PUBLIC, n_components=2, **SMALL)
+
+
 CALLS = {
-    "seed": (lambda: fpp.estimate_mean(ROWS, x_pub=PUBLIC, **GIVEN), "random_state is an int"),
-    "delta": (
-        lambda: fpp.estimate_mean(ROWS, x_pub=PUBLIC, budget=fpp.ApproxDP(1.0, 0.1)),
-        "delta = 0.1",
-    ),
-    "bounds": (
-        lambda: fpp.estimate_mean(ROWS, x_pub=PUBLIC, bounds=(5, 6), budget=fpp.ZCDP(1)),
-        "beyond bounds=",
-    ),
-    "mean": (lambda: fpp.estimate_mean(ROWS, x_pub=PUBLIC, **TINY), "estimate_mean:"),
-    "groups": (
-        lambda: fpp.estimate_mean(BY_SIGN, x_pub=BY_SIGN[:40].copy(), by=-1, groups=[7.0], **TINY),
-        "in no group",
-    ),
-    "quantiles": (lambda: fpp.quantiles(ROWS, x_pub=PUBLIC, **TINY), "quantiles:"),
-    "regression": (
-        lambda: fpp.linear_regression(ROWS, x_pub=PUBLIC, label=-1, method="newton", **TINY),
-        "gain little or nothing",
-    ),
-    "components": (
-        lambda: fpp.private_pca(ROWS, center=0.0, radius=9.0, n_components=1, **TINY),
-        "private_pca:",
-    ),
-    "covariance": (lambda: fpp.coinpress_covariance(100.0 * ROWS, scale=1.0, **GIVEN), "clipped ("),
-    "Gaussian": (
-        lambda: fpp.estimate_gaussian(ROWS, x_pub=PUBLIC, structure="full", **SMALL),
-        "unresolved (",
-    ),
-    "one group": (
-        lambda: fpp.estimate_mean(EQUAL, x_pub=EQUAL[:40].copy(), by=-1, **GIVEN),
-        "): -1, 1",
-    ),
-    "mixture": (
-        lambda: fpp.learn_separated_mixture(ROWS, x_pub=PUBLIC, n_components=2, **SMALL),
-        "component 1",
-    ),
-    "fits": (twice, "without a ledger"),
+    "random_state is an int": partial(private_mean, **GIVEN),
+    "delta = 0.1": partial(private_mean, budget=fpp.ApproxDP(1.0, 0.1)),
+    "beyond bounds=": partial(private_mean, bounds=(5, 6), budget=fpp.ZCDP(1)),
+    "estimate_mean:": partial(private_mean, **TINY),
+    "in no group": partial(mean_by_sign, BY_SIGN, groups=[7.0], **TINY),
+    "): -1, 1": partial(mean_by_sign, EQUAL, **GIVEN),
+    "quantiles:": lambda: fpp.quantiles(ROWS, x_pub=PUBLIC, **TINY),
+    "gain little or nothing": regression,
+    "private_pca:": directions,
+    "clipped (": clipped_covariance,
+    "unresolved (": full_gaussian,
+    "component 1": mixture,
+    "without a ledger": twice,
 }
 
 
-@pytest.mark.parametrize("name", CALLS)
-def test_a_warning_is_at_the_line_of_the_caller(name):
-    call, text = CALLS[name]
+@pytest.mark.parametrize("words", CALLS)
+def test_a_warning_is_at_the_line_of_the_caller(words):
     with warnings.catch_warnings(record=True, action="always") as caught:
-        call()
-    assert any(text in str(each.message) for each in caught), [str(each.message) for each in caught]
-    assert {each.filename for each in caught} == {__file__}
+        CALLS[words]()
+    messages = [str(warning.message) for warning in caught]
+    assert any(words in message for message in messages), messages
+    assert {warning.filename for warning in caught} == {__file__}
 
 
 def test_all_warnings_are_given_in_one_place():
     package = Path(fpp.__file__).parent
-    found = {
-        path.name
-        for path in package.rglob("*.py")
-        if re.search(r"warnings\.warn\(|stacklevel", path.read_text("utf-8"))
-    }
-    assert found == {"errors.py"}
+    gives_warnings = re.compile(r"warnings\.warn\(|stacklevel")
+    files = [
+        path for path in package.rglob("*.py") if gives_warnings.search(path.read_text("utf-8"))
+    ]
+    assert [path.name for path in files] == ["errors.py"]

@@ -44,10 +44,10 @@ def routing():
 
 
 def table(n=4000, seed=0):
+    """Ages, heights and incomes, and a label of 2 age - height."""
     rng = np.random.default_rng(seed)
-    rows = pd.DataFrame(
-        rng.normal(size=(n, 3)) * [10.0, 5.0, 900.0] + [40.0, 170.0, 3000.0], columns=NAMES
-    )
+    cells = rng.normal(size=(n, 3)) * [10.0, 5.0, 900.0] + [40.0, 170.0, 3000.0]
+    rows = pd.DataFrame(cells, columns=NAMES)
     label = rows["age"] * 2.0 - rows["height"] + rng.normal(size=n)
     return rows, label
 
@@ -83,63 +83,91 @@ KINDS = [getattr(ours, name) for name in ours.__all__]
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_fit_keeps_the_result_and_says_what_it_needs(kind):
-    rows, label = table()
-    model = fitted(kind, rows, label)
+def test_fit_keeps_the_result(kind):
+    model = fitted(kind, *table())
     assert model.result_.provenance
     assert model.feature_names_in_.tolist() == list(NAMES)
     assert model.n_features_in_ == 3
-    assert repr(pickle.loads(pickle.dumps(model)).result_) == repr(model.result_)
+    stored = pickle.dumps(model)
+    assert repr(pickle.loads(stored).result_) == repr(model.result_)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_clone_has_the_parameters_and_no_result(kind):
+    model = fitted(kind, *table())
     copy = clone(model)
     assert copy.get_params() == model.get_params()
     assert not hasattr(copy, "result_")
-    # What fit needs is said.
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_fit_without_public_rows_says_what_it_needs(kind):
     rows, label = table(300)
-    model = made(kind)
     # A mixture needs none with a delta, which its budget here lacks.
-    needs = BudgetError if kind is ours.PublicPrivateGaussianMixture else InputError
-    raises(needs, r"(needs|or) public rows", model.fit, rows, label)
-    # Its public rows need no labels, but the classes.
-    if kind is ours.SemiPrivateLogisticRegression:
-        raises(InputError, "pass classes=", model.fit, rows, label > label.mean(), X_pub=rows)
-    given = (
-        {"X_pub": rows, "y_pub": label > label.mean()}
-        if "Regression" in kind.__name__
-        else {"X_pub": rows}
-    )
-    for settings, words in (
-        ({"budget": None}, "budget must be"),
-        ({"ledger": Ledger(ZCDP(1))}, "path of a ledger file"),
-    ):
-        raises(InputError, words, clone(model).set_params(**settings).fit, rows, label, **given)
+    error = BudgetError if kind is ours.PublicPrivateGaussianMixture else InputError
+    raises(error, r"(needs|or) public rows", made(kind).fit, rows, label)
 
 
-@pytest.mark.filterwarnings("ignore::fastpubpriv.errors.PrivacyWarning")
-def test_the_models_are_right():
+def test_a_logistic_fit_without_public_labels_needs_the_classes():
+    rows, label = table(300)
+    model = made(ours.SemiPrivateLogisticRegression)
+    raises(InputError, "pass classes=", model.fit, rows, label > label.mean(), X_pub=rows)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(
+    ("setting", "words"),
+    [({"budget": None}, "budget must be"), ({"ledger": Ledger(ZCDP(1))}, "path of a ledger file")],
+    ids=["budget", "ledger"],
+)
+def test_settings_that_are_refused(kind, setting, words):
+    rows, label = table(300)
+    public = {"X_pub": rows}
+    if "Regression" in kind.__name__:
+        public["y_pub"] = label > label.mean()
+    model = made(kind).set_params(**setting)
+    raises(InputError, words, model.fit, rows, label, **public)
+
+
+def test_linear_coefficients_are_those_of_scikit_learn():
     rows, label = table(20_000)
-    linear = fitted(ours.SemiPrivateLinearRegression, rows, label)
-    np.testing.assert_allclose(linear.coef_, LinearRegression().fit(rows, label).coef_, atol=0.02)
-    assert linear.score(rows, label) > 0.98
-    logistic = fitted(ours.SemiPrivateLogisticRegression, rows, label)
-    assert logistic.classes_.tolist() == ["no", "yes"]
-    assert logistic.score(rows, np.where(label > label.mean(), "yes", "no")) > 0.9
-    assert logistic.predict_proba(rows[:5]).shape == (5, 2)
-    gaussian = fitted(ours.PublicPrivateGaussian, rows, label)
-    np.testing.assert_allclose(gaussian.mean_, rows.mean(), rtol=0.01)
-    scaled = (
-        fitted(ours.PublicPrivateScaler, rows, label).set_output(transform="pandas").transform(rows)
-    )
+    model = fitted(ours.SemiPrivateLinearRegression, rows, label)
+    expected = LinearRegression().fit(rows, label).coef_
+    np.testing.assert_allclose(model.coef_, expected, atol=0.02)
+    assert model.score(rows, label) > 0.98
+
+
+def test_a_logistic_model_predicts_the_classes():
+    rows, label = table(20_000)
+    model = fitted(ours.SemiPrivateLogisticRegression, rows, label)
+    assert model.classes_.tolist() == ["no", "yes"]
+    assert model.score(rows, np.where(label > label.mean(), "yes", "no")) > 0.9
+    chances = model.predict_proba(rows[:5])
+    assert chances.shape == (5, 2)
+    np.testing.assert_allclose(chances.sum(axis=1), 1.0)
+
+
+def test_the_mean_of_a_gaussian_is_that_of_the_rows():
+    rows, label = table(20_000)
+    model = fitted(ours.PublicPrivateGaussian, rows, label)
+    np.testing.assert_allclose(model.mean_, rows.mean(), rtol=0.01)
+
+
+def test_scaled_columns_have_deviation_one():
+    rows, label = table(20_000)
+    model = fitted(ours.PublicPrivateScaler, rows, label).set_output(transform="pandas")
+    scaled = model.transform(rows)
     assert list(scaled.columns) == list(NAMES)
     np.testing.assert_allclose(scaled.std(), 1.0, atol=0.1)
-    directions = fitted(ours.SemiPrivatePCA, rows, label)
-    assert directions.get_feature_names_out().tolist() == [
-        "semiprivatepca0",
-        "semiprivatepca1",
-        "semiprivatepca2",
-    ]
-    np.testing.assert_allclose(
-        directions.inverse_transform(directions.transform(rows)), rows, rtol=1e-6
-    )
+
+
+def test_all_directions_together_lose_nothing():
+    rows, label = table(20_000)
+    model = fitted(ours.SemiPrivatePCA, rows, label)
+    names = [f"semiprivatepca{place}" for place in range(3)]
+    assert model.get_feature_names_out().tolist() == names
+    returned = model.inverse_transform(model.transform(rows))
+    np.testing.assert_allclose(returned, rows, rtol=1e-6)
 
 
 def test_a_private_label_outside_of_the_classes_never_raises():
@@ -149,24 +177,28 @@ def test_a_private_label_outside_of_the_classes_never_raises():
     model = ours.SemiPrivateLogisticRegression(BUDGET, classes=("no", "yes"), random_state=1)
     model.fit(rows[100:], label[100:], X_pub=rows[:100], y_pub=label[:100])
     assert "a private word" not in repr(model.result_) + str(model.__dict__)
-    with pytest.raises(InputError, match="two classes"):
-        clone(model).set_params(classes=("no",)).fit(
-            rows, label, X_pub=rows[:100], y_pub=label[:100]
-        )
+
+
+def test_one_class_is_refused():
+    rows, _ = table(2000)
+    label = np.where(rows["age"] > 40.0, "yes", "no")
+    model = ours.SemiPrivateLogisticRegression(BUDGET, classes=("no",))
+    public = {"X_pub": rows[:100], "y_pub": label[:100]}
+    raises(InputError, "two classes", model.fit, rows, label, **public)
 
 
 def test_a_pipeline_transforms_the_public_rows_too(routing):
     rows, label = table(10_000)
     scaler = ours.PublicPrivateScaler(ZCDP(0.25), random_state=1)
     linear = ours.SemiPrivateLinearRegression(ZCDP(0.25), random_state=2)
+    pipeline = make_pipeline(scaler, linear, transform_input=["X_pub"])
+    public = {"X_pub": rows[:200], "y_pub": label[:200]}
     with pytest.warns(PrivacyWarning, match="fit number 2"):
-        pipeline = make_pipeline(scaler, linear, transform_input=["X_pub"]).fit(
-            rows[200:], label[200:], X_pub=rows[:200], y_pub=label[:200]
-        )
+        pipeline.fit(rows[200:], label[200:], **public)
     assert pipeline.score(rows, label) > 0.98
 
 
-def test_every_fit_is_charged_clones_and_searches_too(tmp_path, routing):
+def test_every_fit_is_charged_and_that_of_a_clone(tmp_path):
     rows, label = table(3000)
     path = ledger_of(tmp_path, 2)
     model = ours.SemiPrivateLinearRegression(BUDGET, ledger=path, random_state=1)
@@ -174,24 +206,20 @@ def test_every_fit_is_charged_clones_and_searches_too(tmp_path, routing):
     model.fit(rows[100:], label[100:], **public)
     clone(model).fit(rows[100:], label[100:], **public)
     assert len(entries_of(path)) == 2
-    # Five folds would cost 2.5, and 1 is left: two of them are paid for, the others are refused before a row is read.
-    raises(
-        BudgetError,
-        None,
-        cross_val_score,
-        model,
-        rows,
-        label,
-        cv=5,
-        params=public,
-        error_score="raise",
-    )
-    assert len(entries_of(path)) == 4
-    with pytest.raises(BudgetError):
-        GridSearchCV(model, {"method": ["newton", "auto"]}, cv=2, error_score="raise").fit(
-            rows, label, **public
-        )
-    assert len(entries_of(path)) == 4
+
+
+def test_searches_are_charged_for_each_fold_and_refused_before_a_row_is_read(tmp_path, routing):
+    rows, label = table(3000)
+    path = ledger_of(tmp_path, 1)
+    model = ours.SemiPrivateLinearRegression(BUDGET, ledger=path, random_state=1)
+    public = {"X_pub": rows[:100], "y_pub": label[:100]}
+    folds = {"cv": 5, "params": public, "error_score": "raise"}
+    # Five folds would cost 2.5, and the ledger has 1.
+    raises(BudgetError, None, cross_val_score, model, rows, label, **folds)
+    assert len(entries_of(path)) == 2
+    search = GridSearchCV(model, {"method": ["newton", "auto"]}, cv=2, error_score="raise")
+    raises(BudgetError, None, search.fit, rows, label, **public)
+    assert len(entries_of(path)) == 2
 
 
 def test_without_a_ledger_repeated_fits_are_not_silent():
@@ -202,29 +230,35 @@ def test_without_a_ledger_repeated_fits_are_not_silent():
         fitted(ours.PublicPrivateGaussian, rows, label)
 
 
-def test_a_search_pays_for_every_fit_and_warns_once_at_the_line_of_the_caller(routing, tmp_path):
+def privacy_warnings_of_a_search(model):
+    """Five fits: two folds of two settings, and the best setting on all rows."""
     rows, label = table(1000)
     public = {"X_pub": rows[:100], "y_pub": label[:100]}
-    for ledger, words in (
-        (None, r"fit number 5 .* rho = 1.25 together"),
-        (ledger_of(tmp_path, 20), "best_score_"),
-    ):
-        model = ours.SemiPrivateLinearRegression(ZCDP(0.25), ledger=ledger)
-        with pytest.warns(PrivacyWarning) as caught:
-            GridSearchCV(model, {"tails": ["any", "light"]}, cv=2).fit(
-                rows[100:], label[100:], **public
-            )
-        found = [each for each in caught if each.category is PrivacyWarning]
-        assert [bool(re.search(words, str(each.message))) for each in found] == [True, False][
-            : len(found)
-        ]
-        assert len(found) == (2 if ledger is None else 1)
-        if ledger is not None:
-            with Ledger.from_file(ledger) as paid:
-                assert len(paid.entries) == 2 * 2 + 1
-                assert paid.remaining == Ledger(ZCDP(18.75)).remaining
-        assert "best_score_" in str(found[-1].message)
-        assert {each.filename for each in found} == {__file__}
+    search = GridSearchCV(model, {"tails": ["any", "light"]}, cv=2)
+    with pytest.warns(PrivacyWarning) as caught:
+        search.fit(rows[100:], label[100:], **public)
+    return [warning for warning in caught if warning.category is PrivacyWarning]
+
+
+def test_a_search_without_a_ledger_warns_of_its_fits_and_of_its_score(routing):
+    model = ours.SemiPrivateLinearRegression(ZCDP(0.25))
+    fits, score = privacy_warnings_of_a_search(model)
+    assert re.search(r"fit number 5 .* rho = 1.25 together", str(fits.message))
+    assert "fit number" not in str(score.message)
+    assert "best_score_" in str(score.message)
+    assert fits.filename == __file__
+    assert score.filename == __file__
+
+
+def test_a_search_with_a_ledger_pays_for_every_fit_and_warns_of_its_score(routing, tmp_path):
+    path = ledger_of(tmp_path, 20)
+    model = ours.SemiPrivateLinearRegression(ZCDP(0.25), ledger=path)
+    (score,) = privacy_warnings_of_a_search(model)
+    assert "best_score_" in str(score.message)
+    assert score.filename == __file__
+    with Ledger.from_file(path) as ledger:
+        assert len(ledger.entries) == 5
+        assert ledger.remaining == Ledger(ZCDP(18.75)).remaining
 
 
 def with_public_rows(kind):
@@ -243,11 +277,9 @@ def with_public_rows(kind):
             if y is None:
                 raise ValueError("requires y to be passed, but the target y is None")
             y = np.asarray(y)
-            y_pub = (
-                np.resize(np.unique(y)[:2], 60)
-                if "Logistic" in kind.__name__
-                else public.sum(axis=1)
-            )
+            y_pub = public.sum(axis=1)
+            if "Logistic" in kind.__name__:
+                y_pub = np.resize(np.unique(y)[:2], 60)
             return super().fit(X, y, X_pub=x_pub, y_pub=y_pub)
 
     # Pickles look for a class by its name in its module.
@@ -298,53 +330,64 @@ EXPECTED = {name: reason for name, (reason, _) in EXCUSED.items()}
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("kind", KINDS)
 def test_scikit_learns_own_checks(kind):
-    arguments = (
-        {"n_components": 1, "min_weight": 0.9} if kind is ours.PublicPrivateGaussianMixture else {}
-    )
-    estimator = CHECKED[kind](ZCDP(50), random_state=1, **arguments)
+    estimator = CHECKED[kind](ZCDP(50), random_state=1)
+    if kind is ours.PublicPrivateGaussianMixture:
+        estimator.set_params(n_components=1, min_weight=0.9)
     found = check_estimator(estimator, expected_failed_checks=EXPECTED, on_fail=None, on_skip=None)
-    bad = {
-        item["check_name"]: repr(item["exception"])[:300]
-        for item in found
-        if item["status"] == "failed"
-    }
-    assert bad == {}
-    assert sum(item["status"] == "passed" for item in found) > 25
-    excused = [
-        (item["check_name"], repr(item["exception"])) for item in found if item["status"] == "xfail"
-    ]
-    assert "check_complex_data" in dict(excused)
-    otherwise = [
-        (name, text) for name, text in excused if not re.match(f"(?s:{EXCUSED[name][1]})", text)
-    ]
-    assert otherwise == []
+
+    def errors(status):
+        items = [item for item in found if item["status"] == status]
+        return {item["check_name"]: repr(item["exception"]) for item in items}
+
+    assert errors("failed") == {}
+    assert len(errors("passed")) > 25
+    excused = errors("xfail")
+    assert "check_complex_data" in excused
+    for name, text in excused.items():
+        _, words = EXCUSED[name]
+        assert re.match(f"(?s:{words})", text), name
 
 
-# several fits without a ledger
-@pytest.mark.filterwarnings("ignore::fastpubpriv.errors.PrivacyWarning")
-def test_what_is_stated_reaches_the_fit():
+def test_what_is_stated_of_columns_reaches_the_fit():
     rows, label = table(3000)
     rows["month"] = np.arange(3000) % 3
     public = {"X_pub": rows[:200], "y_pub": label[:200], "weights_pub": np.arange(200) % 2}
-    stated = {"x_bounds": {"age": (-90.0, 170.0)}, "y_bounds": (-900.0, 900.0), "y_scale": 1.0}
     model = ours.SemiPrivateLinearRegression(
-        BUDGET, random_state=1, categories={"month": "public"}, **stated
+        BUDGET,
+        random_state=1,
+        categories={"month": "public"},
+        x_bounds={"age": (-90.0, 170.0)},
+        y_bounds=(-900.0, 900.0),
+        y_scale=1.0,
     )
     model.fit(rows[200:], label[200:], **public)
     assert model.result_.n_pub == 100
     assert model.result_.provenance["scales"] == "argument and public rows"
     assert np.isnan(model.coef_).tolist() == [False, False, False, True]
     assert model.score(rows, label) > 0.9
-    classes = np.where(label > label.mean() + 15, "tall", "short")
-    chances = []
-    for weights in (None, {"short": 1.0, "tall": 9.0}):
-        model = ours.SemiPrivateLogisticRegression(BUDGET, random_state=1, class_weight=weights)
-        model.fit(rows[200:], classes[200:], X_pub=rows[:200], y_pub=classes[:200])
-        chances.append(model.predict_proba(rows)[:, 1].mean())
-    assert chances[1] > chances[0]
-    model.set_params(class_weight={"short": 1.0})
-    given = {"X_pub": rows[:200], "y_pub": classes[:200]}
-    raises(InputError, "short and tall", model.fit, rows[200:], classes[200:], **given)
+
+
+def tall_or_short():
+    rows, label = table(3000)
+    return rows, np.where(label > label.mean() + 15, "tall", "short")
+
+
+@pytest.mark.filterwarnings("ignore::fastpubpriv.errors.PrivacyWarning")
+def test_a_class_of_larger_weight_is_predicted_more_often():
+    rows, classes = tall_or_short()
+    public = {"X_pub": rows[:200], "y_pub": classes[:200]}
+    model = ours.SemiPrivateLogisticRegression(BUDGET, random_state=1)
+    equal = model.fit(rows[200:], classes[200:], **public).predict_proba(rows)
+    model.set_params(class_weight={"short": 1.0, "tall": 9.0})
+    weighted = model.fit(rows[200:], classes[200:], **public).predict_proba(rows)
+    assert weighted[:, 1].mean() > equal[:, 1].mean()
+
+
+def test_weights_of_one_class_are_refused():
+    rows, classes = tall_or_short()
+    public = {"X_pub": rows[:200], "y_pub": classes[:200]}
+    model = ours.SemiPrivateLogisticRegression(BUDGET, class_weight={"short": 1.0})
+    raises(InputError, "short and tall", model.fit, rows[200:], classes[200:], **public)
 
 
 @pytest.mark.filterwarnings("ignore::fastpubpriv.errors.PrivacyWarning")
@@ -355,12 +398,12 @@ def test_columns_of_text_are_fitted_and_predicted(kind, frames, tmp_path):
     rng = np.random.default_rng(0)
     carrier = rng.choice(["9E", "AA", "B6"], 4000)
     linear = rng.normal(size=4000) + 2.0 * (carrier == "AA") - 2.0 * (carrier == "B6")
-    label = linear if kind == "Linear" else np.where(linear + rng.logistic(size=4000) > 0, "b", "a")
-    named = {"x": rng.normal(size=4000), "carrier": carrier}
-    private, public = (
-        frames({name: cells[part] for name, cells in named.items()})
-        for part in (slice(300, None), slice(300))
-    )
+    label = linear
+    if kind == "Logistic":
+        label = np.where(linear + rng.logistic(size=4000) > 0, "b", "a")
+    x = rng.normal(size=4000)
+    private = frames({"x": x[300:], "carrier": carrier[300:]})
+    public = frames({"x": x[:300], "carrier": carrier[:300]})
     path = ledger_of(tmp_path, 1)
     stated = {"categories": ["carrier"], "reference": {"carrier": "9E"}, "ledger": path}
     model = getattr(ours, f"SemiPrivate{kind}Regression")(BUDGET, random_state=1, **stated)
@@ -372,10 +415,8 @@ def test_columns_of_text_are_fitted_and_predicted(kind, frames, tmp_path):
     found = model.result_.coefficients[1:]
     assert found == pytest.approx([0.0, 2.0 * scale, -2.0 * scale], abs=0.4), found
     rows = frames({"carrier": ["AA", "B6"], "x": [0.0, 0.0]})
-    wanted = [2.0, -2.0] if kind == "Linear" else ["b", "a"]
-    assert model.predict(rows).tolist() == (
-        pytest.approx(wanted, abs=0.3) if kind == "Linear" else wanted
-    )
+    expected = pytest.approx([2.0, -2.0], abs=0.3) if kind == "Linear" else ["b", "a"]
+    assert model.predict(rows).tolist() == expected
 
 
 BAD = {
@@ -420,55 +461,49 @@ def test_bad_input_is_refused_before_the_debit(name, tmp_path):
 @pytest.mark.parametrize("kind", ["Linear", "Logistic"])
 def test_a_column_of_weights_is_named_in_place_of_its_numbers(kind, frames):
     """The same fit as by arrays, and the column is no feature."""
-    rows, label = table(3000)
-    label = label if kind == "Linear" else (label > label.mean()).astype(float)
-    rows = rows[["age", "height"]]
-    label = np.asarray(label)
+    rows, label = labeled(kind)
     weights = np.arange(3000) % 2.0
-    named = {"age": rows["age"].to_numpy(), "w": weights, "height": rows["height"].to_numpy()}
-    private, public = (
-        frames({name: cells[part] for name, cells in named.items()})
-        for part in (slice(200, None), slice(200))
-    )
-    model = getattr(ours, f"SemiPrivate{kind}Regression")(
-        BUDGET, random_state=1, weight_cap=1.0, method="newton"
-    )
-    by_name = model.fit(
-        private, label[200:], X_pub=public, y_pub=label[:200], weights_pub="w", weights_priv="w"
-    )
-    found = by_name.coef_
-    assert by_name.feature_names_in_.tolist() == ["age", "height"]
-    given = {
-        "X_pub": rows[:200],
-        "y_pub": label[:200],
-        "weights_pub": weights[:200],
-        "weights_priv": weights[200:],
-    }
-    np.testing.assert_array_equal(model.fit(rows[200:], label[200:], **given).coef_, found)
-    missing = {"X_pub": public, "y_pub": label[:200], "weights_pub": "w", "weights_priv": "v"}
-    raises(InputError, "weights_priv.*'v'", model.fit, private, label[200:], **missing)
+    cells = {"age": rows["age"], "w": weights, "height": rows["height"]}
+    named = pd.DataFrame(cells).reset_index(drop=True)
+    private = frames(named[200:].to_dict("list"))
+    public = {"X_pub": frames(named[:200].to_dict("list")), "y_pub": label[:200]}
+    model = weighted_model(kind)
+    model.fit(private, label[200:], weights_pub="w", weights_priv="w", **public)
+    assert model.feature_names_in_.tolist() == ["age", "height"]
+    by_name = model.coef_
+    of_arrays = {"weights_pub": weights[:200], "weights_priv": weights[200:]}
+    features = rows[["age", "height"]]
+    model.fit(features[200:], label[200:], X_pub=features[:200], y_pub=label[:200], **of_arrays)
+    np.testing.assert_array_equal(model.coef_, by_name)
+    missing = {"weights_pub": "w", "weights_priv": "v"}
+    raises(InputError, "weights_priv.*'v'", model.fit, private, label[200:], **missing, **public)
 
 
+def labeled(kind):
+    """Rows, and labels for a linear or a logistic model."""
+    rows, label = table(3000)
+    if kind == "Logistic":
+        label = (label > label.mean()).astype(float)
+    return rows, label.to_numpy()
+
+
+def weighted_model(kind):
+    regression = getattr(ours, f"SemiPrivate{kind}Regression")
+    return regression(BUDGET, random_state=1, weight_cap=1.0, method="newton")
+
+
+@pytest.mark.filterwarnings("ignore::fastpubpriv.errors.PrivacyWarning")
 @pytest.mark.parametrize("kind", ["Linear", "Logistic"])
 def test_weights_of_private_rows_reach_the_fit(kind):
     """A weight of zero leaves a row out: labels of the rows that do not count may be anything."""
-    rows, label = table(3000)
-    label = label if kind == "Linear" else (label > label.mean()).astype(float)
+    rows, label = labeled(kind)
     weights = np.arange(3000) % 2.0
-    given = {
-        "X_pub": rows[:200],
-        "y_pub": label[:200],
-        "weights_pub": weights[:200],
-        "weights_priv": weights[200:],
-    }
-    found = []
-    for other in (label, np.where(weights == 0.0, 1.0 - label, label)):
-        model = getattr(ours, f"SemiPrivate{kind}Regression")(
-            BUDGET, random_state=1, weight_cap=1.0, method="newton"
-        )
-        with warnings.catch_warnings(action="ignore"):
-            found.append(model.fit(rows[200:], other[200:], **given).coef_)
-    np.testing.assert_array_equal(*found)
+    public = {"X_pub": rows[:200], "y_pub": label[:200], "weights_pub": weights[:200]}
+    other = np.where(weights == 0.0, 1.0 - label, label)
+    model = weighted_model(kind)
+    expected = model.fit(rows[200:], label[200:], weights_priv=weights[200:], **public).coef_
+    found = model.fit(rows[200:], other[200:], weights_priv=weights[200:], **public).coef_
+    np.testing.assert_array_equal(found, expected)
 
 
 COLUMN = np.random.default_rng(4).normal(40.0, 10.0, size=4000)
@@ -507,13 +542,12 @@ def answer(model, x):
 @pytest.mark.parametrize("kind", KINDS)
 def test_rows_of_every_form_are_fitted_and_asked_about(kind, form, tmp_path):
     """The same numbers as those of the array of one column."""
-    label = (
-        COLUMN * 2.0 + 3.0 if "Linear" in kind.__name__ else np.where(COLUMN > 40.0, "yes", "no")
-    )
-    public = (
-        {"X_pub": COLUMN[:100, None], "y_pub": label[:100]} if "Regression" in kind.__name__ else {}
-    )
-    public = public or {"X_pub": COLUMN[:100, None]}
+    label = np.where(COLUMN > 40.0, "yes", "no")
+    if "Linear" in kind.__name__:
+        label = COLUMN * 2.0 + 3.0
+    public = {"X_pub": COLUMN[:100, None]}
+    if "Regression" in kind.__name__:
+        public["y_pub"] = label[:100]
     plain = made(kind).fit(COLUMN[100:, None], label[100:], **public)
     if form in NAMED_FORMS:
         public["X_pub"] = pd.DataFrame({"age": COLUMN[:100]})
@@ -556,30 +590,31 @@ def test_names_are_in_the_order_of_the_private_rows(tmp_path):
 def test_the_number_of_columns_is_taken_from_the_public_rows_before_the_debit(monkeypatch):
     model = made(ours.SemiPrivateLinearRegression)
     found = []
-    monkeypatch.setattr(
-        base, "linear_regression", lambda *_, **given: found.append(model.n_features_in_)
-    )
+
+    def noted(*_, **options):
+        found.append(model.n_features_in_)
+
+    monkeypatch.setattr(base, "linear_regression", noted)
     with pytest.raises(AttributeError):  # no result
         model.fit(pd.Series(COLUMN), COLUMN, X_pub=COLUMN[:100], y_pub=COLUMN[:100])
     assert found == [1]
 
 
 def test_rows_with_other_columns_than_those_of_the_fit_are_refused():
-    model = made(ours.PublicPrivateScaler).fit(
-        pd.Series(COLUMN, name="age"), X_pub=pd.DataFrame({"age": [40.0, 41.0]})
-    )
-    raises(
-        InputError,
-        "2 columns, and the rows of the fit had 1",
-        model.transform,
-        private_rows(np.ones((5, 2))),
-    )
+    public = pd.DataFrame({"age": [40.0, 41.0]})
+    model = made(ours.PublicPrivateScaler).fit(pd.Series(COLUMN, name="age"), X_pub=public)
+    two_columns = private_rows(np.ones((5, 2)))
+    words = "2 columns, and the rows of the fit had 1"
+    raises(InputError, words, model.transform, two_columns)
     raises(InputError, "no column 'age'", model.transform, pl.LazyFrame({"height": [1.0]}))
 
 
 def in_estimator(kind, rows, label):
+    """The estimator with public rows of its own."""
     model = made(kind).set_params(X_pub=rows)
-    return model.set_params(y_pub=label) if "Regression" in kind.__name__ else model
+    if "Regression" in kind.__name__:
+        model.set_params(y_pub=label)
+    return model
 
 
 @pytest.mark.filterwarnings("ignore::fastpubpriv.errors.PrivacyWarning")
@@ -616,9 +651,8 @@ def test_public_rows_in_both_places_are_refused_before_the_debit(kind, tmp_path)
 def test_searches_and_pipelines_need_no_routing_with_public_rows_of_the_estimator():
     rows, label = table(10_000)
     model = in_estimator(ours.SemiPrivateLinearRegression, rows[:200], label[:200])
-    search = GridSearchCV(model, {"tails": ["any", "light"]}, cv=2, error_score="raise").fit(
-        rows[200:], label[200:]
-    )
+    search = GridSearchCV(model, {"tails": ["any", "light"]}, cv=2, error_score="raise")
+    search.fit(rows[200:], label[200:])
     assert search.best_estimator_.score(rows, label) > 0.98
     pipeline = make_pipeline(model).fit(rows[200:], label[200:])
     assert pipeline.score(rows, label) > 0.98
@@ -640,18 +674,24 @@ def test_warnings_as_errors_spend_and_count_nothing(tmp_path):
 @pytest.mark.filterwarnings("ignore::fastpubpriv.SeededNoiseWarning")
 @pytest.mark.parametrize("form", ["csv", "parquet", "lazy"])
 def test_a_column_of_weights_in_a_file_is_no_feature(form, tmp_path):
+    def given(rows, name):
+        """The rows in this form."""
+        if form == "lazy":
+            return pl.DataFrame(rows).lazy()
+        path = tmp_path / f"{name}.{form}"
+        if form == "csv":
+            rows.to_csv(path, index=False)
+        else:
+            rows.to_parquet(path)
+        return str(path)
+
     rng = np.random.default_rng(0)
     table = pd.DataFrame({"x": rng.normal(size=2200), "w": rng.uniform(size=2200)})
     y = 2.0 * table["x"].to_numpy()
-    private = tmp_path / f"private.{form}"
-    public = tmp_path / f"public.{form}"
-    for rows, path in ((table[200:], private), (table[:200], public)):
-        rows.to_csv(path, index=False) if form == "csv" else rows.to_parquet(path)
-    read = (lambda path: pl.read_parquet(path).lazy()) if form == "lazy" else str
+    private = given(table[200:], "private")
+    public = {"X_pub": given(table[:200], "public"), "y_pub": y[:200]}
     model = ours.SemiPrivateLinearRegression(ZCDP(1.0), weight_cap=1.0, random_state=0)
-    model.fit(
-        read(private), y[200:], X_pub=read(public), y_pub=y[:200], weights_priv="w", weights_pub="w"
-    )
+    model.fit(private, y[200:], weights_priv="w", weights_pub="w", **public)
     assert model.coef_ == pytest.approx([2.0], abs=1e-3)
 
 
@@ -680,12 +720,16 @@ def test_a_table_says_public_rows_ledger_and_persons():
 
 def test_classes_of_a_table_are_those_of_its_public_rows():
     rows, label = table(6000)
-    named = rows.assign(late=np.where(label > label.median(), "late", "in time"))
+    late = np.where(label > label.median(), "late", "in time")
+    named = rows.assign(late=late)
     private = PrivateTable(named[300:], x_pub=named[:300], total=ZCDP(2))
-    for classes in (None, ("late", "in time")):
-        model = ours.SemiPrivateLogisticRegression(BUDGET, classes=classes).fit(private, "late")
-        assert model.classes_.tolist() == (["in time", "late"] if classes is None else [*classes])
-        assert (model.predict(rows[300:]) == named.late[300:]).mean() > 0.95
+    model = ours.SemiPrivateLogisticRegression(BUDGET).fit(private, "late")
+    assert model.classes_.tolist() == ["in time", "late"]
+    assert (model.predict(rows[300:]) == late[300:]).mean() > 0.95
+    in_order = ours.SemiPrivateLogisticRegression(BUDGET, classes=("late", "in time"))
+    in_order.fit(private, "late")
+    assert in_order.classes_.tolist() == ["late", "in time"]
+    assert (in_order.predict(rows[300:]) == late[300:]).mean() > 0.95
 
 
 def test_a_fit_of_a_table_is_counted_by_its_ledger_alone(recwarn):
@@ -710,12 +754,8 @@ def test_what_a_table_says_is_refused_beside_it(tmp_path):
     ):
         raises(InputError, "a PrivateTable has public rows", model.fit, private, **given)
     raises(InputError, "name of the column of labels", linear(BUDGET).fit, private, label)
-    raises(
-        InputError,
-        "6 is more than the 5 columns",
-        ours.SemiPrivatePCA(BUDGET, n_components=6).fit,
-        private,
-    )
+    six = ours.SemiPrivatePCA(BUDGET, n_components=6)
+    raises(InputError, "6 is more than the 5 columns", six.fit, private)
     assert private.spent.is_zero
 
 

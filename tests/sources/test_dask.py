@@ -81,10 +81,14 @@ def test_arrays(form):
     same(content(private_rows(here)), content(Rows.from_dask(chunked(there, 7))))
 
 
-def test_columns_in_blocks_and_lengths_that_are_not_known():
-    same(content(Rows.from_dask(da.from_array(X, chunks=(50, 2), name=False))), X)
-    kept = chunked(X, 6)
-    kept = kept[da.isfinite(kept).all(axis=1)]
+def test_columns_in_blocks():
+    in_blocks = da.from_array(X, chunks=(50, 2), name=False)
+    same(content(Rows.from_dask(in_blocks)), X)
+
+
+def test_lengths_that_are_not_known():
+    x = chunked(X, 6)
+    kept = x[da.isfinite(x).all(axis=1)]
     raises(InputError, "compute_chunk_sizes", Rows.from_dask, kept)
     rows = Rows.from_dask(kept.persist().compute_chunk_sizes())
     assert rows.n == 299
@@ -114,19 +118,30 @@ def test_frames(kind):
     same(content(private_rows(frame["b"])), content(private_rows(there["b"])))
 
 
-def test_labels_and_public_rows():
-    y = np.arange(301.0)
-    here = labeled_rows(X, y, label=None, columns=None)
-    # The chunks of the labels need not be those of the rows.
-    there = labeled_rows(chunked(X, 6), chunked(y, 4), label=None, columns=None)
+Y = np.arange(301.0)
+
+
+def test_chunks_of_labels_need_not_be_those_of_the_rows():
+    here = labeled_rows(X, Y, label=None, columns=None)
+    there = labeled_rows(chunked(X, 6), chunked(Y, 4), label=None, columns=None)
     assert column_sums(here) == column_sums(there)
-    frame = pd.DataFrame({"y": y, "a": X[:, 0]})
+
+
+def test_a_label_in_a_frame():
+    frame = pd.DataFrame({"y": Y, "a": X[:, 0]})
+    split = dd.from_pandas(frame, npartitions=3)
     here = labeled_rows(frame, None, label="y", columns=None)
-    there = labeled_rows(dd.from_pandas(frame, npartitions=3), None, label="y", columns=None)
+    there = labeled_rows(split, None, label="y", columns=None)
     assert there.columns == ("a", "y")
     assert column_sums(Pairs(here)) == column_sums(Pairs(there))
+
+
+def test_public_rows_of_chunks():
     same(public_rows(chunked(X[10:20], 3)), X[10:20])
-    mixed = labeled_rows(chunked(X, 6), y, label=None, columns=None)
+
+
+def test_labels_in_memory_beside_chunks_are_refused():
+    mixed = labeled_rows(chunked(X, 6), Y, label=None, columns=None)
     raises(InputError, "make Dask collections of all", column_sums, mixed)
 
 
@@ -158,19 +173,16 @@ REFUSED = {
 
 @pytest.mark.parametrize("form", REFUSED)
 def test_refused(form):
-    assert TEXT not in str(
-        raises(InputError, None, lambda: column_sums(private_rows(REFUSED[form]())))
-    )
+    caught = raises(InputError, None, lambda: column_sums(private_rows(REFUSED[form]())))
+    assert TEXT not in str(caught)
 
 
 def test_refused_arguments():
-    for call in (
-        lambda: Rows.from_dask(X),
-        lambda: Rows.from_dask(chunked(X, 2), ["a"]),
-        lambda: Rows.from_dask(chunked(X, 2), client="tcp://here"),
-        lambda: Rows.from_dask(dd.from_pandas(pd.DataFrame({"a": [1.0]}), npartitions=1), ["b"]),
-    ):
-        raises(InputError, None, call)
+    frame = dd.from_pandas(pd.DataFrame({"a": [1.0]}), npartitions=1)
+    raises(InputError, None, Rows.from_dask, X)
+    raises(InputError, None, Rows.from_dask, chunked(X, 2), ["a"])
+    raises(InputError, None, Rows.from_dask, chunked(X, 2), client="tcp://here")
+    raises(InputError, None, Rows.from_dask, frame, ["b"])
 
 
 class Moody:
@@ -207,13 +219,11 @@ CHANGES = {
 @pytest.mark.parametrize("change", CHANGES)
 def test_a_chunk_of_another_shape_is_found(change, caplog, capfd):
     moody = Moody(CHANGES[change])
-    parts = [dask.delayed(moody)(begin, end) for begin, end in ((0, 100), (100, 200), (200, 301))]
-    sizes = (100, 100, 101)
-    rows = private_rows(
-        da.concatenate(
-            [da.from_delayed(part, (k, 3), float) for part, k in zip(parts, sizes, strict=True)]
-        )
-    )
+    parts = []
+    for begin, end in ((0, 100), (100, 200), (200, 301)):
+        block = dask.delayed(moody)(begin, end)
+        parts.append(da.from_delayed(block, (end - begin, 3), float))
+    rows = private_rows(da.concatenate(parts))
     with caplog.at_level(logging.DEBUG):
         assert column_sums(rows) == column_sums(private_rows(X))
         caught = raises(InputError, None, column_sums, rows)
@@ -231,33 +241,37 @@ def test_a_value_that_is_no_number_is_missing_alone(column, odd):
     rows = Rows.from_dask(dd.from_map(lambda number: parts[number], range(2), meta=meta.iloc[:0]))
     found = np.vstack(list(rows.chunks(chunk_rows=9)))
     found[~np.isfinite(found)] = np.nan  # an infinity counts as missing, too
-    np.testing.assert_array_equal(
-        found[:, 0], [*np.array(column[:3], float), np.nan, float(column[3])]
-    )
+    expected = np.insert(np.array(column, float), 3, np.nan)
+    np.testing.assert_array_equal(found[:, 0], expected)
 
 
-def test_names_and_errors_of_tasks_hold_no_content():
+def test_an_error_of_another_column_is_withheld():
     meta = pd.DataFrame({"a": [1.0]})
     parts = [meta, pd.DataFrame({TEXT: [1.0]})]
     rows = Rows.from_dask(dd.from_map(lambda number: parts[number], range(2), meta=meta.iloc[:0]))
-    assert TEXT not in str(raises(InputError, "withheld", column_sums, private_rows(rows)))
-    # Dask itself names data by a hash of it.
-    for collection in (
-        da.from_array(X, chunks=100),
-        dd.from_pandas(pd.DataFrame(X), npartitions=3),
-    ):
-        names = [
-            key[0] if isinstance(key, tuple) else key
-            for key in Rows.from_dask(collection).tasks.graph
-        ]
-        assert names
-        assert all(name.startswith("fastpubpriv-chunk-") for name in names)
+    caught = raises(InputError, "withheld", column_sums, private_rows(rows))
+    assert TEXT not in str(caught)
 
-    # An error of the step is withheld.
+
+@pytest.mark.parametrize(
+    "collection",
+    [da.from_array(X, chunks=100), dd.from_pandas(pd.DataFrame(X), npartitions=3)],
+    ids=["array", "frame"],
+)
+def test_names_of_tasks_hold_no_content(collection):
+    """Dask itself names data by a hash of it."""
+    keys = list(Rows.from_dask(collection).tasks.graph)
+    names = [key[0] if isinstance(key, tuple) else key for key in keys]
+    assert names
+    assert all(name.startswith("fastpubpriv-chunk-") for name in names)
+
+
+def test_an_error_of_the_step_is_withheld():
     def step(chunk, accumulators):
         raise KeyError(TEXT)
 
-    caught = raises(InputError, "withheld", fold, private_rows(chunked(X, 3)), make_sums(3), step)
+    rows = private_rows(chunked(X, 3))
+    caught = raises(InputError, "withheld", fold, rows, make_sums(3), step)
     assert caught.__context__ is None
 
 
@@ -273,11 +287,12 @@ def test_memory_and_interrupts_keep_their_meaning():
     raises(KeyboardInterrupt, None, fold, rows, make_sums(3), stop)
 
 
-def test_tasks_that_are_lost_or_done_twice_change_nothing():
-    for view in VIEWS.values():
-        expected = column_sums(view(private_rows(X)))
-        with Wire().used():
-            assert column_sums(view(private_rows(chunked(X, (100, 0, 1, 150, 50))))) == expected
+@pytest.mark.parametrize("view", VIEWS)
+def test_tasks_that_are_lost_or_done_twice_change_nothing(view):
+    expected = column_sums(VIEWS[view](private_rows(X)))
+    there = VIEWS[view](private_rows(chunked(X, (100, 0, 1, 150, 50))))
+    with Wire().used():
+        assert column_sums(there) == expected
 
 
 def test_a_merge_in_place_is_found(monkeypatch):
@@ -299,8 +314,16 @@ def test_a_chunk_that_counts_twice_is_found(monkeypatch):
     """A planted fault: a plan that reads some rows twice, and one that leaves some out."""
     whole = itertools.pairwise
     rows = private_rows(chunked(X, 4))
-    for planted in (lambda found: [*found, found[0]], lambda found: found[1:]):
-        monkeypatch.setattr(itertools, "pairwise", lambda cuts, p=planted: p(list(whole(cuts))))
+
+    def first_twice(cuts):
+        pairs = list(whole(cuts))
+        return [*pairs, pairs[0]]
+
+    def without_the_first(cuts):
+        return list(whole(cuts))[1:]
+
+    for planted in (first_twice, without_the_first):
+        monkeypatch.setattr(itertools, "pairwise", planted)
         raises(KernelError, "another number of rows", column_sums, rows)
 
 

@@ -4,6 +4,7 @@ The large sizes (marker statistical) are those of the safety programme. ALPHA is
 """
 
 import hashlib
+import itertools
 import math
 
 import numpy as np
@@ -101,19 +102,22 @@ def mean_magnitude_p(law, log2_scale, counts):
     return two_sided(((counts @ magnitude) / n - mean) / np.sqrt((square - mean**2) / n))
 
 
-def ks_p(law, log2_scale, x):
-    y = np.sort(x) / 2.0**log2_scale
+def ks_p(law, log2_scale, pieces):
+    y = np.sort(np.concatenate(list(pieces))) / 2.0**log2_scale
     cdf = special.ndtr(y) if law == "gaussian" else stats.laplace.cdf(y)
     n = len(y)
-    distance = max((np.arange(1, n + 1) / n - cdf).max(), (cdf - np.arange(n) / n).max())
+    above = np.arange(1, n + 1) / n - cdf
+    below = cdf - np.arange(n) / n
+    distance = max(above.max(), below.max())
     return stats.kstwobign.sf(distance * np.sqrt(n))
 
 
-def low_bits_p(pieces):
-    return stats.chisquare(sum(np.bincount(x & 255, minlength=256) for x in pieces)).pvalue
+def low_bits_p(law, log2_scale, pieces):
+    counts = sum(np.bincount(x & 255, minlength=256) for x in pieces)
+    return stats.chisquare(counts).pvalue
 
 
-def sign_p(law, pieces):
+def sign_p(law, log2_scale, pieces):
     """Gaussian: x and ~x are equally likely; Laplace: x and -x. Half of them each, and with the same magnitudes."""
     negative = positive = 0
     sums = np.zeros(2)
@@ -130,20 +134,21 @@ def sign_p(law, pieces):
     share = two_sided((negative - n / 2) / np.sqrt(n / 4))
     mean = sums.sum() / n
     spread = np.sqrt(square / n - mean**2) * np.sqrt(1 / negative + 1 / positive)
-    return 2 * min(share, two_sided((sums[0] / negative - sums[1] / positive) / spread))
+    difference = sums[0] / negative - sums[1] / positive
+    return 2 * min(share, two_sided(difference / spread))
 
 
-def correlation_p(x):
+def correlation_p(law, log2_scale, pieces):
     """Neighbors, and the same place of neighboring blocks; signs and magnitudes."""
+    x = np.concatenate(list(pieces))
     y = x / np.sqrt(np.mean(np.square(x, dtype=np.float64)))
     magnitude = np.abs(y) - np.abs(y).mean()
     magnitude /= np.sqrt(np.mean(magnitude**2))
-    z = [
-        np.dot(v[:-lag], v[lag:]) / np.sqrt(len(v) - lag)
-        for v in (y, magnitude)
-        for lag in (1, noise.DRAW_BLOCK)
-    ]
-    return min(1.0, 4 * two_sided(np.abs(z).max()))
+    scores = []
+    for numbers, lag in itertools.product((y, magnitude), (1, noise.DRAW_BLOCK)):
+        product = np.dot(numbers[:-lag], numbers[lag:])
+        scores.append(abs(product) / np.sqrt(len(numbers) - lag))
+    return min(1.0, len(scores) * two_sided(max(scores)))
 
 
 def tails_p(law, log2_scale, pieces, cuts=(4, 5)):
@@ -159,9 +164,10 @@ def tails_p(law, log2_scale, pieces, cuts=(4, 5)):
     else:
         q = np.exp(-(2.0**-log2_scale))
         probability = 2 * np.exp(-np.array(cuts, dtype=float)) / (1 + q)
-    return len(cuts) * min(
+    p_values = [
         stats.binomtest(int(k), n, p).pvalue for k, p in zip(beyond, probability, strict=True)
-    )
+    ]
+    return len(cuts) * min(p_values)
 
 
 def cells_p(law, log2_scale, pieces):
@@ -171,34 +177,44 @@ def cells_p(law, log2_scale, pieces):
 
 
 SMALL = 1_000_000
-FAR = {"gaussian": (4, 5, 6), "laplace": (4, 8, 14)}
 # A check, its scales, and how many draws it takes in `make audit`.
-CHECKS = {
-    "variance": (variance_p, (8, 12, 20, 32, 40), 20_000_000),
-    "cells and mean magnitude": (cells_p, (8, 12), 80_000_000),
-    "Kolmogorov-Smirnov": (
-        lambda law, scale, pieces: ks_p(law, scale, np.concatenate(list(pieces))), (40,), 10_000_000,
-    ),
-    "low bits": (lambda law, scale, pieces: low_bits_p(pieces), (16, 20, 32, 40), 10_000_000),
-    "signs": (lambda law, scale, pieces: sign_p(law, pieces), (8, 40), 40_000_000),
-    "correlation": (lambda law, scale, pieces: correlation_p(np.concatenate(list(pieces))), (20,), 20_000_000),
-    "tails": (tails_p, (16,), SMALL),
-    "far tails": (lambda law, scale, pieces: tails_p(law, scale, pieces, FAR[law]), (16,), 1_000_000_000),
-}  # fmt: skip
+CHECKS = [
+    (variance_p, (8, 12, 20, 32, 40), 20_000_000),
+    (cells_p, (8, 12), 80_000_000),
+    (ks_p, (40,), 10_000_000),
+    (low_bits_p, (16, 20, 32, 40), 10_000_000),
+    (sign_p, (8, 40), 40_000_000),
+    (correlation_p, (20,), 20_000_000),
+    (tails_p, (16,), SMALL),
+]
 
 
-@pytest.mark.parametrize(
-    ("check", "law", "log2_scale", "n"),
-    [
-        pytest.param(check, law, log2_scale, n, marks=pytest.mark.statistical if n > SMALL else ())
-        for check, (_, scales, large) in CHECKS.items()
-        for law in DRAW
-        for log2_scale in scales
-        for n in {SMALL, large} - ({SMALL} if check == "far tails" else set())
-    ],
-)
-def test_noise_has_its_law(check, law, log2_scale, n):
-    assert CHECKS[check][0](law, log2_scale, chunks(law, log2_scale, n)) > ALPHA
+def cases(size):
+    """Each check, its scales one by one, and the number of draws."""
+    found = []
+    for p_value, scales, large in CHECKS:
+        found += [(p_value, scale, size or large) for scale in scales]
+    return found
+
+
+@pytest.mark.parametrize("law", DRAW)
+@pytest.mark.parametrize(("p_value", "log2_scale", "n"), cases(SMALL))
+def test_noise_has_its_law(p_value, law, log2_scale, n):
+    assert p_value(law, log2_scale, chunks(law, log2_scale, n)) > ALPHA
+
+
+@pytest.mark.statistical
+@pytest.mark.parametrize("law", DRAW)
+@pytest.mark.parametrize(("p_value", "log2_scale", "n"), cases(None))
+def test_many_draws_of_noise_have_its_law(p_value, law, log2_scale, n):
+    assert p_value(law, log2_scale, chunks(law, log2_scale, n)) > ALPHA
+
+
+@pytest.mark.statistical
+@pytest.mark.parametrize(("law", "cuts"), [("gaussian", (4, 5, 6)), ("laplace", (4, 8, 14))])
+def test_far_tails_have_their_law(law, cuts):
+    pieces = chunks(law, 16, 1_000_000_000)
+    assert tails_p(law, 16, pieces, cuts) > ALPHA
 
 
 @pytest.mark.parametrize("law", DRAW)
@@ -210,24 +226,28 @@ def test_forced_slow_path_has_the_law(law):
     assert variance_p(law, 8, [draws]) > ALPHA
 
 
-def test_uniform_below_and_permutations_have_their_laws():
+def test_uniform_numbers_have_their_law():
     n = 1_000_000
     u = noise.uniform(key_of("uniform"), n)
-    assert stats.kstwobign.sf(np.abs(np.sort(u) - np.arange(n) / n).max() * np.sqrt(n)) > ALPHA
-    assert stats.chisquare(np.bincount((u * 2.0**53).astype(np.int64) & 255)).pvalue > ALPHA
-    assert (
-        stats.chisquare(np.bincount(noise.below(key_of("below"), n, 1000), minlength=1000)).pvalue
-        > ALPHA
-    )
-    assert (
-        stats.chisquare(
-            np.bincount(noise.below(key_of("big"), n, 3 * 2**61) >> 61, minlength=3)
-        ).pvalue
-        > ALPHA
-    )
-    # Permutations of four are equally likely.
+    distance = np.abs(np.sort(u) - np.arange(n) / n).max()
+    assert stats.kstwobign.sf(distance * np.sqrt(n)) > ALPHA
+    low_bits = (u * 2.0**53).astype(np.int64) & 255
+    assert stats.chisquare(np.bincount(low_bits)).pvalue > ALPHA
+
+
+def test_whole_numbers_below_a_limit_are_equally_likely():
+    draws = noise.below(key_of("below"), 1_000_000, 1000)
+    assert stats.chisquare(np.bincount(draws, minlength=1000)).pvalue > ALPHA
+
+
+def test_thirds_of_a_large_limit_are_equally_likely():
+    thirds = noise.below(key_of("big"), 1_000_000, 3 * 2**61) >> 61
+    assert stats.chisquare(np.bincount(thirds, minlength=3)).pvalue > ALPHA
+
+
+def test_permutations_of_four_are_equally_likely():
     orders = [tuple(noise.permutation(key_of("permutation", i), 4)) for i in range(24_000)]
-    counts = np.unique(orders, axis=0, return_counts=True)[1]
+    _, counts = np.unique(orders, axis=0, return_counts=True)
     assert len(counts) == 24
     assert stats.chisquare(counts).pvalue > ALPHA
 
@@ -241,47 +261,84 @@ def floored(log2_scale, size=SMALL):
 
 
 X = floored(20)
-BLOCKS = X[: 1024 * 900].reshape(-1, 1024)
+
+
+def laplaces(seed, size=SMALL):
+    return np.random.default_rng(seed).laplace(size=size)
+
+
+def whole(numbers):
+    return numbers.astype(np.int64)
+
+
+def blocks_used_again():
+    """Of ten blocks of draws, the second is the first."""
+    blocks = X[: 1024 * 900].reshape(-1, 1024)
+    places = np.arange(900)
+    places[1::10] -= 1
+    return blocks[places].reshape(-1)
+
+
+SHIFTED = X + (1 << 20) // 100
+X_OF_16 = X >> 4
+X_OF_8 = X >> 12
 WRONG = {
-    "a scale 2 % too large": lambda: variance_p(
-        "gaussian", 20, [np.floor(normals(1) * 1.02 * 2.0**20)]
+    "a scale 2 % too large": (
+        variance_p,
+        "gaussian",
+        20,
+        lambda: np.floor(normals(1) * 1.02 * 2.0**20),
     ),
-    "a Laplace scale 2 % too large": lambda: variance_p(
-        "laplace", 20, [np.random.default_rng(2).laplace(size=SMALL) * 1.02 * 2.0**20]
+    "a Laplace scale 2 % too large": (
+        variance_p,
+        "laplace",
+        20,
+        lambda: laplaces(2) * 1.02 * 2.0**20,
     ),
-    "truncation in place of a floor": lambda: cells_p(
-        "gaussian", 8, [np.trunc(normals(3) * 256).astype(np.int64)]
+    "truncation in place of a floor": (
+        cells_p,
+        "gaussian",
+        8,
+        lambda: whole(np.trunc(normals(3) * 256)),
     ),
-    "negation in place of the complement": lambda: cells_p(
-        "gaussian", 8, [np.where(X < 0, -(~(X >> 12)), X >> 12)]
+    "negation in place of the complement": (
+        cells_p,
+        "gaussian",
+        8,
+        lambda: np.where(X < 0, -(~X_OF_8), X_OF_8),
     ),
-    "single precision": lambda: low_bits_p(
-        [np.floor(normals(6, dtype=np.float32) * 2.0**32).astype(np.int64)]
+    "single precision": (
+        low_bits_p,
+        "gaussian",
+        32,
+        lambda: whole(np.floor(normals(6, dtype=np.float32) * 2.0**32)),
     ),
-    "a coarser grid than its integers": lambda: low_bits_p(
-        [(np.round(normals(7) * 2.0**30) / 2.0**30 * 2.0**40).astype(np.int64)]
+    "a coarser grid than its integers": (
+        low_bits_p,
+        "gaussian",
+        40,
+        lambda: whole(np.round(normals(7) * 2.0**30) * 2.0**10),
     ),
-    "a shift of the law": lambda: ks_p("gaussian", 20, X + (1 << 20) // 100),
-    "a shift of the signs": lambda: sign_p("gaussian", [X + (1 << 20) // 100]),
-    "a skew": lambda: sign_p("gaussian", [np.where(X < 0, (X * 1.02).astype(np.int64), X)]),
-    "blocks used again": lambda: correlation_p(
-        BLOCKS[np.arange(900) - (np.arange(900) % 10 == 1)].reshape(-1)
-    ),
-    "draws used again": lambda: correlation_p(np.repeat(X[::50], 50)),
-    "tails that are cut": lambda: tails_p("gaussian", 16, [np.clip(X >> 4, -(3 << 16), 3 << 16)]),
-    "tails that are heavy": lambda: tails_p("gaussian", 16, [((X >> 4) * 1.2).astype(np.int64)]),
+    "a shift of the law": (ks_p, "gaussian", 20, lambda: SHIFTED),
+    "a shift of the signs": (sign_p, "gaussian", 20, lambda: SHIFTED),
+    "a skew": (sign_p, "gaussian", 20, lambda: np.where(X < 0, whole(X * 1.02), X)),
+    "blocks used again": (correlation_p, "gaussian", 20, blocks_used_again),
+    "draws used again": (correlation_p, "gaussian", 20, lambda: np.repeat(X[::50], 50)),
+    "tails that are cut": (tails_p, "gaussian", 16, lambda: np.clip(X_OF_16, -(3 << 16), 3 << 16)),
+    "tails that are heavy": (tails_p, "gaussian", 16, lambda: whole(X_OF_16 * 1.2)),
 }
 
 
 @pytest.mark.parametrize("fault", WRONG)
 def test_wrong_noise_is_caught(fault):
-    assert WRONG[fault]() < ALPHA
+    p_value, law, log2_scale, draws = WRONG[fault]
+    assert p_value(law, log2_scale, [draws()]) < ALPHA
 
 
 def test_the_checks_pass_what_is_right():
     assert variance_p("gaussian", 20, [X]) > ALPHA
-    assert correlation_p(X) > ALPHA
-    assert cells_p("gaussian", 8, [X >> 12]) > ALPHA
+    assert correlation_p("gaussian", 20, [X]) > ALPHA
+    assert cells_p("gaussian", 8, [X_OF_8]) > ALPHA
 
 
 @pytest.mark.statistical
@@ -289,7 +346,7 @@ def test_variance_check_catches_a_slightly_wrong_scale():
     size = 20_000_000
     factor = 1.003 * 2.0**20
     assert variance_p("gaussian", 20, [np.floor(normals(1, size) * factor)]) < ALPHA
-    assert variance_p("laplace", 20, [np.random.default_rng(2).laplace(size=size) * factor]) < ALPHA
+    assert variance_p("laplace", 20, [laplaces(2, size) * factor]) < ALPHA
 
 
 def test_double_zero_of_the_laplace_law_is_caught():
@@ -304,10 +361,12 @@ def test_missing_fraction_is_caught():
     # exp(-k^2 / 2 scale^2) in place of its average over [k, k + 1): a relative change of at most 2e-3 a cell.
     half = np.exp(-0.5 * (np.arange(8 * 256) / 256.0) ** 2)
     wrong = np.concatenate([half[::-1], half])
+    _, right = pmf("gaussian", 8)
     rng = np.random.default_rng(5)
-    right = pmf("gaussian", 8)[1]
-    assert mean_magnitude_p("gaussian", 8, rng.multinomial(80_000_000, wrong / wrong.sum())) < ALPHA
-    assert mean_magnitude_p("gaussian", 8, rng.multinomial(80_000_000, right / right.sum())) > ALPHA
+    wrong_counts = rng.multinomial(80_000_000, wrong / wrong.sum())
+    right_counts = rng.multinomial(80_000_000, right / right.sum())
+    assert mean_magnitude_p("gaussian", 8, wrong_counts) < ALPHA
+    assert mean_magnitude_p("gaussian", 8, right_counts) > ALPHA
 
 
 # ---- Local reports against their laws: angles inside and outside of the cap, directions across it, at 20,000 reports each.
@@ -338,14 +397,18 @@ def angles(dim, threshold, miss, *, gaussian=False, first=0, n=N):
         miss=miss,
         radius=1.0,
     )
-    row = np.zeros(dim)
-    row[0] = 1.0
-    out = np.empty((n, dim), np.int32)
-    report_integers(
-        np.tile(row, (n, 1)), law, b"statistical test of the reports!", out, first=first
-    )
-    wide = out.astype(np.float64) * 2.0**-24
-    return (wide[:, 0] if gaussian else wide[:, 0] / np.linalg.norm(wide, axis=1)), wide
+    rows = np.zeros((n, dim))
+    rows[:, 0] = 1.0
+    integers = np.empty((n, dim), np.int32)
+    report_integers(rows, law, b"statistical test of the reports!", integers, first=first)
+    reports = integers.astype(np.float64) * 2.0**-24
+    along = reports[:, 0]
+    if not gaussian:
+        along = along / np.linalg.norm(reports, axis=1)
+    return along, reports
+
+
+CAPS_ACROSS = [(2, 0.5), (3, 0.2), (10, 0.3), (200, 0.1)]
 
 
 def mass_below(dim, t):
@@ -354,99 +417,105 @@ def mass_below(dim, t):
     return special.betainc(a, a, 0.5 * (1.0 + np.clip(t, -1.0, 1.0)))
 
 
+# A cap is missed so seldom, or so often, that all reports lie on one side of its edge.
+NEVER = 2.0**-900
+ALWAYS = 1.0 - 2.0**-53
+
+
+def inside_cap_p(dim, threshold, cosines):
+    """P-value of cosines against the uniform law on a cap."""
+    edge = mass_below(dim, threshold)
+
+    def law(t):
+        return np.clip((mass_below(dim, t) - edge) / (1.0 - edge), 0.0, 1.0)
+
+    return stats.kstest(cosines, law).pvalue
+
+
+def above_p(threshold, numbers):
+    """P-value of numbers against the normal law above a threshold."""
+    top = stats.norm.sf(threshold)
+    return stats.kstest(numbers, lambda a: np.clip(1.0 - stats.norm.sf(a) / top, 0.0, 1.0)).pvalue
+
+
+def below_p(threshold, numbers):
+    """P-value of numbers against the normal law below a threshold."""
+    bottom = stats.norm.cdf(threshold)
+    return stats.kstest(numbers, lambda a: np.clip(stats.norm.cdf(a) / bottom, 0.0, 1.0)).pvalue
+
+
 @pytest.mark.statistical
 @pytest.mark.parametrize(("dim", "threshold"), CAPS)
-def test_angles_inside_and_outside_of_the_cap(dim, threshold):
+def test_angles_inside_of_the_cap(dim, threshold):
+    cosines, _ = angles(dim, threshold, NEVER)
+    assert cosines.min() > threshold - 1e-5
+    assert inside_cap_p(dim, threshold, cosines) > LEVEL
+
+
+@pytest.mark.statistical
+@pytest.mark.parametrize(("dim", "threshold"), CAPS)
+def test_angles_outside_of_the_cap(dim, threshold):
     edge = mass_below(dim, threshold)
-    found, _ = angles(dim, threshold, 2.0**-900)
-    assert found.min() > threshold - 1e-5
-    assert (
-        stats.kstest(
-            found, lambda t: np.clip((mass_below(dim, t) - edge) / (1.0 - edge), 0.0, 1.0)
-        ).pvalue
-        > LEVEL
-    )
-    found, _ = angles(dim, threshold, 1.0 - 2.0**-53, first=100_000)
-    assert found.max() < threshold + 1e-5
-    assert (
-        stats.kstest(found, lambda t: np.clip(mass_below(dim, t) / edge, 0.0, 1.0)).pvalue > LEVEL
-    )
+
+    def law(t):
+        return np.clip(mass_below(dim, t) / edge, 0.0, 1.0)
+
+    cosines, _ = angles(dim, threshold, ALWAYS, first=100_000)
+    assert cosines.max() < threshold + 1e-5
+    assert stats.kstest(cosines, law).pvalue > LEVEL
 
 
 @pytest.mark.statistical
 @pytest.mark.parametrize("threshold", [0.0, 0.3, 0.7, 2.5, 6.0])
 def test_tails_of_the_normal_law(threshold):
-    inside, _ = angles(4, threshold, 2.0**-900, gaussian=True)
-    top = stats.norm.sf(threshold)
-    assert (
-        stats.kstest(inside, lambda a: np.clip(1.0 - stats.norm.sf(a) / top, 0.0, 1.0)).pvalue
-        > LEVEL
-    )
-    outside, wide = angles(4, threshold, 1.0 - 2.0**-53, gaussian=True)
-    assert (
-        stats.kstest(outside, lambda a: np.clip(stats.norm.cdf(a) / (1.0 - top), 0.0, 1.0)).pvalue
-        > LEVEL
-    )
-    assert stats.kstest(wide[:, 1], "norm").pvalue > LEVEL
+    inside, _ = angles(4, threshold, NEVER, gaussian=True)
+    assert above_p(threshold, inside) > LEVEL
+    outside, reports = angles(4, threshold, ALWAYS, gaussian=True)
+    assert below_p(threshold, outside) > LEVEL
+    assert stats.kstest(reports[:, 1], "norm").pvalue > LEVEL
 
 
 @pytest.mark.statistical
-@pytest.mark.parametrize(("dim", "threshold"), [(2, 0.5), (3, 0.2), (10, 0.3), (200, 0.1)])
-def test_lengths_and_directions_across_the_row(dim, threshold):
-    found, wide = angles(dim, threshold, 0.3, first=200_000)
-    lengths = np.linalg.norm(wide, axis=1)
+@pytest.mark.parametrize(("dim", "threshold"), CAPS_ACROSS)
+def test_lengths_are_those_of_normal_rows_and_independent_of_the_angle(dim, threshold):
+    cosines, reports = angles(dim, threshold, 0.3, first=200_000)
+    lengths = np.linalg.norm(reports, axis=1)
     assert stats.kstest(lengths**2, stats.chi2(dim).cdf).pvalue > LEVEL
-    across = wide[:, 1:] / np.linalg.norm(wide[:, 1:], axis=1, keepdims=True)
-    if dim == 2:
-        assert stats.binomtest(int(np.count_nonzero(across[:, 0] > 0)), N).pvalue > LEVEL
-    else:
-        cosines = across[:, 0]
-        assert (
-            stats.kstest(cosines, lambda t: mass_below(dim - 1, t)).pvalue > LEVEL
-            if dim > 3
-            else True
-        )
-        circle = np.arctan2(across[:, -1], across[:, 0])
-        if dim == 3:
-            assert stats.kstest(circle, stats.uniform(-math.pi, 2.0 * math.pi).cdf).pvalue > LEVEL
-    # The side of the cap, the length and the direction are independent.
-    inside = found >= threshold
+    inside = cosines >= threshold
     assert stats.ks_2samp(lengths[inside], lengths[~inside]).pvalue > LEVEL
-    assert abs(np.corrcoef(found, lengths)[0, 1]) < 5.0 / math.sqrt(N)
+    assert abs(np.corrcoef(cosines, lengths)[0, 1]) < 5.0 / math.sqrt(N)
+
+
+@pytest.mark.statistical
+@pytest.mark.parametrize(("dim", "threshold"), CAPS_ACROSS)
+def test_directions_across_the_row_are_uniform(dim, threshold):
+    _, reports = angles(dim, threshold, 0.3, first=200_000)
+    across = reports[:, 1:] / np.linalg.norm(reports[:, 1:], axis=1, keepdims=True)
+    if dim == 2:
+        positive = int(np.count_nonzero(across[:, 0] > 0))
+        assert stats.binomtest(positive, N).pvalue > LEVEL
+    elif dim == 3:
+        circle = np.arctan2(across[:, 1], across[:, 0])
+        assert stats.kstest(circle, stats.uniform(-math.pi, 2.0 * math.pi).cdf).pvalue > LEVEL
+    else:
+        assert stats.kstest(across[:, 0], lambda t: mass_below(dim - 1, t)).pvalue > LEVEL
 
 
 @pytest.mark.statistical
 def test_a_planted_fault_is_seen():
     """A cap that is a hundredth of its threshold lower."""
-    found, _ = angles(10, 0.594, 2.0**-900)
-    edge = mass_below(10, 0.6)
-    assert (
-        stats.kstest(
-            found, lambda t: np.clip((mass_below(10, t) - edge) / (1.0 - edge), 0.0, 1.0)
-        ).pvalue
-        < LEVEL
-    )
+    cosines, _ = angles(10, 0.594, NEVER)
+    assert inside_cap_p(10, 0.6, cosines) < LEVEL
 
 
 @pytest.mark.statistical
 def test_a_million_columns():
     """1000 reports on each side, 15 s of draws each; beyond 64 columns their number enters an angle by two constants alone."""
-    inside = np.concatenate(
-        [angles(10**6, 0.003, 2.0**-900, first=i, n=40)[0] for i in range(0, 1000, 40)]
-    )
-    top = stats.norm.sf(0.003 * 1000.0)
-    assert (
-        stats.kstest(
-            1000.0 * inside, lambda a: np.clip(1.0 - stats.norm.sf(a) / top, 0.0, 1.0)
-        ).pvalue
-        > LEVEL
-    )
-    outside = np.concatenate(
-        [angles(10**6, 0.003, 1.0 - 2.0**-53, first=i, n=40)[0] for i in range(1000, 2000, 40)]
-    )
-    assert (
-        stats.kstest(
-            1000.0 * outside, lambda a: np.clip(stats.norm.cdf(a) / (1.0 - top), 0.0, 1.0)
-        ).pvalue
-        > LEVEL
-    )
+
+    def scaled_cosines(miss, first):
+        """Of 1000 reports, times the root of the number of columns: nearly normal."""
+        parts = [angles(10**6, 0.003, miss, first=first + i, n=40)[0] for i in range(0, 1000, 40)]
+        return 1000.0 * np.concatenate(parts)
+
+    assert above_p(3.0, scaled_cosines(NEVER, 0)) > LEVEL
+    assert below_p(3.0, scaled_cosines(ALWAYS, 1000)) > LEVEL

@@ -69,8 +69,10 @@ class Verb(NamedTuple):
         """The cases one by one."""
         found = []
         for names, values in self.cases.items():
-            together = (names,) if isinstance(names, str) else names
-            found += [Case(together, value if len(together) > 1 else (value,)) for value in values]
+            if isinstance(names, str):
+                found += [Case((names,), (value,)) for value in values]
+            else:
+                found += [Case(names, together) for together in values]
         return found
 
 
@@ -117,9 +119,9 @@ class Call:
             given.setdefault("columns", self.columns)
         for case in self.cases:
             for name, value in zip(case.names, case.values, strict=True):
-                given[name] = (
-                    value.make(self) if isinstance(value, Made) and name != "columns" else value
-                )
+                given[name] = value
+                if isinstance(value, Made) and name != "columns":
+                    given[name] = value.make(self)
         if "columns" in self.names():
             given["columns"] = self.columns
         return given
@@ -253,6 +255,8 @@ PUBLIC = Made("p", lambda call: call.tables.public)
 GROUPED = Made("groups", lambda call: GROUPS[call.population])
 TWO_GROUPS = Made("groups[:1]", lambda call: GROUPS[call.population][:1])
 MIDDLE = Made("middle", middle)
+VARIANCES = Made("variances", variances)
+MATRIX = Made("matrix", matrix)
 ENDS = ends(1.0)
 WIDE_ENDS = ends(3.0)
 XV = Made("['x', 'v']", lambda call: ["x", "v"])
@@ -291,172 +295,221 @@ def no_column(name: str) -> list[str]:
     return []
 
 
+VERBS: dict[str, Verb] = {}
+
+
 # ---- Means, covariances, quantiles -----------------------------------------------------------------------------------
 def with_public(call: Call) -> dict[str, Any]:
     """Public rows alone."""
     return {"x_pub": call.tables.public}
 
 
-MEANS = {
-    "estimate_mean": Verb(
-        fpp.estimate_mean,
-        with_public,
-        {
-            "columns": [REVERSED, FIRST],
-            "x_pub": FEW_PUBLIC,
-            "clipping": ["auto", "counts", "gaussian"],
-            "objective": ["columns", "l2"],
-            "covariance": ["public", Made("matrix", matrix)],
-            "variance": [Made("variances", variances)],
-            "bounds": [ENDS, WIDE_ENDS, Made("one_pair", one_pair)],
-            "missing": ["neutral"],
-            "public_only": ["auto"],
-            ("clipping", "pub_priv_gap"): [("gaussian", 0.2)],
-            ("variance", "failure_prob"): [(Made("variances", variances), 0.01)],
-            ("variance", "steps"): [(Made("variances", variances), 1), (Made("variances", variances), "auto")],
-            ("variance", "mode"): [(Made("variances", variances), "theory")],
-            "by": ["g"],
-            ("by", "groups"): [("g", GROUPED), ("g", TWO_GROUPS)],
-            ("by", "bounds"): [("g", ENDS)],
-            **PERSONS,
-        },
-        of_numbers,
-        same_as_default=("clipping='auto'", "clipping='counts'", "objective='columns'", "public_only='auto'"),
+def mean_of_persons(
+    x_priv: Any,
+    *,
+    budget: Any,
+    columns: Any,
+    x_pub: Any,
+    person: Any,
+    keep: str = "row",
+    rows_per_person: int = 1,
+    **more: Any,
+) -> fpp.MeanResult:
+    """The mean of rows that are prepared by `keep`."""
+    rows = rows_of_persons(x_priv, person=person, keep=keep, rows_per_person=rows_per_person)
+    return fpp.estimate_mean(rows, x_pub=x_pub, budget=budget, columns=columns, **more)
+
+
+VERBS["estimate_mean"] = Verb(
+    fpp.estimate_mean,
+    with_public,
+    {
+        "columns": [REVERSED, FIRST],
+        "x_pub": FEW_PUBLIC,
+        "clipping": ["auto", "counts", "gaussian"],
+        "objective": ["columns", "l2"],
+        "covariance": ["public", MATRIX],
+        "variance": [VARIANCES],
+        "bounds": [ENDS, WIDE_ENDS, Made("one_pair", one_pair)],
+        "missing": ["neutral"],
+        "public_only": ["auto"],
+        ("clipping", "pub_priv_gap"): [("gaussian", 0.2)],
+        ("variance", "failure_prob"): [(VARIANCES, 0.01)],
+        ("variance", "steps"): [(VARIANCES, 1), (VARIANCES, "auto")],
+        ("variance", "mode"): [(VARIANCES, "theory")],
+        "by": ["g"],
+        ("by", "groups"): [("g", GROUPED), ("g", TWO_GROUPS)],
+        ("by", "bounds"): [("g", ENDS)],
+        **PERSONS,
+    },
+    of_numbers,
+    same_as_default=(
+        "clipping='auto'",
+        "clipping='counts'",
+        "objective='columns'",
+        "public_only='auto'",
     ),
-    "weighted_mean": Verb(
-        fpp.weighted_mean,
-        lambda call: {"norm_bound": farthest(call), "center": middle(call)},
-        {
-            "columns": [REVERSED, FIRST],
-            ("norm_bound", "x_pub"): [("auto", PUBLIC)],
-            ("norm_bound", "center", "x_pub"): [("auto", "public", PUBLIC)],
-            ("bounds", "norm_bound", "center"): [(ENDS, None, None), (WIDE_ENDS, None, None)],
-            "x_pub": [PUBLIC, first_public(1), first_public(5)],
-            "variance": [Made("total_variance", total_variance)],
-            "row_weight": ["private", Made("1 / n", lambda call: 1.0 / call.rows)],
-            ("row_weight", "x_pub"): [("gaussian", PUBLIC), ("throw_away", PUBLIC), ("optimal", PUBLIC)],
-            ("norm_bound", "center"): [(Made("largest_norm", largest_norm), None)],
-            "project": [False],
-            **ONE_ROW,
-        },
-        without_gaps,
-        same_as_default=("project=False", "row_weight='private'", "row_weight=1 / n"),
+)
+VERBS["weighted_mean"] = Verb(
+    fpp.weighted_mean,
+    lambda call: {"norm_bound": farthest(call), "center": middle(call)},
+    {
+        "columns": [REVERSED, FIRST],
+        ("norm_bound", "x_pub"): [("auto", PUBLIC)],
+        ("norm_bound", "center", "x_pub"): [("auto", "public", PUBLIC)],
+        ("bounds", "norm_bound", "center"): [(ENDS, None, None), (WIDE_ENDS, None, None)],
+        "x_pub": [PUBLIC, first_public(1), first_public(5)],
+        "variance": [Made("total_variance", total_variance)],
+        "row_weight": ["private", Made("1 / n", lambda call: 1.0 / call.rows)],
+        ("row_weight", "x_pub"): [
+            ("gaussian", PUBLIC),
+            ("throw_away", PUBLIC),
+            ("optimal", PUBLIC),
+        ],
+        ("norm_bound", "center"): [(Made("largest_norm", largest_norm), None)],
+        "project": [False],
+        **ONE_ROW,
+    },
+    without_gaps,
+    same_as_default=("project=False", "row_weight='private'", "row_weight=1 / n"),
+)
+VERBS["coinpress_mean"] = Verb(
+    fpp.coinpress_mean,
+    lambda call: {"center": middle(call), "radius": "auto"},
+    {
+        "columns": [REVERSED, FIRST],
+        ("radius", "variance"): [(30.0, VARIANCES)],
+        ("bounds", "center", "radius"): [(ENDS, None, None)],
+        ("bounds", "center", "radius", "variance"): [(ENDS, None, None, VARIANCES)],
+        "covariance": [MATRIX],
+        "variance": [VARIANCES],
+        "steps": [1, 4, "auto"],
+        ("radius", "variance", "mode"): [(30.0, VARIANCES, "theory")],
+        ("radius", "variance", "mode", "failure_prob"): [(30.0, VARIANCES, "theory", 0.2)],
+        "center": [Made("middle + 1", lambda call: (np.array(middle(call)) + 1.0).tolist())],
+        **ONE_ROW,
+    },
+    without_gaps,
+    same_as_default=("steps='auto'",),
+)
+VERBS["describe"] = Verb(
+    fpp.describe,
+    with_public,
+    {
+        "columns": [REVERSED, FIRST],
+        "x_pub": FEW_PUBLIC,
+        "q": [0.5, (0.1, 0.9)],
+        "keys": [
+            Made(
+                "{'kind': ['plain', 'odd', 'rare']}",
+                lambda call: {"kind": ["plain", "odd", "rare"]},
+            )
+        ],
+        "top": [1],
+        "bounds": [ENDS, WIDE_ENDS],
+        **PERSONS,
+    },
+    lambda name: [*NUMBERS[name], "kind"],
+    speed=0.3,
+)
+VERBS["quantiles"] = Verb(
+    fpp.quantiles,
+    with_public,
+    {
+        "columns": [REVERSED, FIRST],
+        "x_pub": FEW_PUBLIC,
+        "q": [0.5, (0.1, 0.9), (0.01, 0.99)],
+        "bounds": [ENDS, WIDE_ENDS],
+        "by": ["g"],
+        ("by", "groups"): [("g", GROUPED)],
+        ("q", "bounds"): [((0.001, 0.999), ENDS)],
+        **PERSONS,
+    },
+    of_numbers,
+    # Between ends that hold all rows, only the outermost quantiles change.
+    same_as_default=("bounds=ends(1.0)", "bounds=ends(3.0)"),
+    speed=0.3,
+)
+VERBS["persons"] = Verb(
+    mean_of_persons,
+    lambda call: {"x_pub": call.tables.public, "person": "id"},
+    {"keep": ["mean", "sum"], "rows_per_person": [2, 3], "columns": [FIRST]},
+    without_gaps,
+)
+
+
+def of_covariances(name: str) -> list[str]:
+    """The columns of a covariance."""
+    return ["x", "v", "u"] if name == "light" else ["u", "x"]
+
+
+VERBS["coinpress_covariance"] = Verb(
+    fpp.coinpress_covariance,
+    lambda call: {"scale": largest_eigenvalue(call), "center": true_means(call)},
+    {
+        "columns": [REVERSED, FIRST],
+        ("bounds", "scale"): [(ENDS, None)],
+        ("bounds", "scale", "center"): [(ENDS, None, Made("mean", true_means))],
+        "steps": [1, 3],
+        "mode": ["theory"],
+        ("mode", "failure_prob"): [("theory", 0.2)],
+        **ONE_ROW,
+    },
+    of_covariances,
+)
+VERBS["private_pca"] = Verb(
+    fpp.private_pca,
+    lambda call: {"center": middle(call), "radius": farthest(call), "n_components": 1},
+    {
+        "columns": [REVERSED],
+        "center": [Made("middle + .5", lambda call: (np.array(middle(call)) + 0.5).tolist())],
+        "radius": ["auto"],
+        ("bounds", "center", "radius"): [(ENDS, None, None)],
+        "n_components": [2],
+        "x_pub": [PUBLIC, first_public(1), first_public(5), SHIFTED],
+        ("radius", "x_pub"): [("auto", PUBLIC)],
+        **ONE_ROW,
+    },
+    of_covariances,
+)
+
+
+def of_gaussians(name: str) -> list[str]:
+    """The columns of a Gaussian."""
+    if name == "light":
+        return ["x", "v", "u"]
+    if name == "awkward":
+        return ["u", "w", "x"]
+    return ["x", "u"]
+
+
+VERBS["estimate_gaussian"] = Verb(
+    fpp.estimate_gaussian,
+    with_public,
+    {
+        "columns": [REVERSED, FIRST],
+        "x_pub": FEW_PUBLIC[1:],
+        "pub_priv_gap": [0.2],
+        "failure_prob": [0.01],
+        "method": ["ladder", "lifted_coinpress", "pairs", "recursive_preconditioner"],
+        ("columns", "method"): [(FIRST, "hypothesis_selection")],
+        "structure": ["public", "mean", "diagonal", "full"],
+        ("method", "mode"): [("lifted_coinpress", "theory")],
+        ("method", "rounds"): [("lifted_coinpress", 3)],
+        ("method", "cond_max"): [("lifted_coinpress", 100.0)],
+        ("method", "require_precondition"): [("lifted_coinpress", True)],
+        "bounds": [ENDS],
+        **PERSONS,
+    },
+    of_gaussians,
+    same_as_default=(
+        "method='ladder'",
+        "failure_prob=0.01",
+        "structure='full'",
+        "bounds=ends(1.0)",
     ),
-    "coinpress_mean": Verb(
-        fpp.coinpress_mean,
-        lambda call: {"center": middle(call), "radius": "auto"},
-        {
-            "columns": [REVERSED, FIRST],
-            ("radius", "variance"): [(30.0, Made("variances", variances))],
-            ("bounds", "center", "radius"): [(ENDS, None, None)],
-            ("bounds", "center", "radius", "variance"): [(ENDS, None, None, Made("variances", variances))],
-            "covariance": [Made("matrix", matrix)],
-            "variance": [Made("variances", variances)],
-            "steps": [1, 4, "auto"],
-            ("radius", "variance", "mode"): [(30.0, Made("variances", variances), "theory")],
-            ("radius", "variance", "mode", "failure_prob"): [(30.0, Made("variances", variances), "theory", 0.2)],
-            "center": [Made("middle + 1", lambda call: (np.array(middle(call)) + 1.0).tolist())],
-            **ONE_ROW,
-        },
-        without_gaps,
-        same_as_default=("steps='auto'",),
-    ),
-    "describe": Verb(
-        fpp.describe,
-        with_public,
-        {
-            "columns": [REVERSED, FIRST],
-            "x_pub": FEW_PUBLIC,
-            "q": [0.5, (0.1, 0.9)],
-            "keys": [Made("{'kind': ['plain', 'odd', 'rare']}", lambda call: {"kind": ["plain", "odd", "rare"]})],
-            "top": [1],
-            "bounds": [ENDS, WIDE_ENDS],
-            **PERSONS,
-        },
-        lambda name: [*NUMBERS[name], "kind"],
-        speed=0.3,
-    ),
-    "quantiles": Verb(
-        fpp.quantiles,
-        with_public,
-        {
-            "columns": [REVERSED, FIRST],
-            "x_pub": FEW_PUBLIC,
-            "q": [0.5, (0.1, 0.9), (0.01, 0.99)],
-            "bounds": [ENDS, WIDE_ENDS],
-            "by": ["g"],
-            ("by", "groups"): [("g", GROUPED)],
-            ("q", "bounds"): [((0.001, 0.999), ENDS)],
-            **PERSONS,
-        },
-        of_numbers,
-        # Between ends that hold all rows, only the outermost quantiles change.
-        same_as_default=("bounds=ends(1.0)", "bounds=ends(3.0)"),
-        speed=0.3,
-    ),
-    "persons": Verb(
-        lambda x_priv, *, budget, columns, x_pub, person, keep="row", rows_per_person=1, **more: fpp.estimate_mean(
-            rows_of_persons(x_priv, person=person, keep=keep, rows_per_person=rows_per_person),
-            x_pub=x_pub, budget=budget, columns=columns, **more,
-        ),
-        lambda call: {"x_pub": call.tables.public, "person": "id"},
-        {"keep": ["mean", "sum"], "rows_per_person": [2, 3], "columns": [FIRST]},
-        without_gaps,
-    ),
-}  # fmt: skip
-COVARIANCES = {
-    "coinpress_covariance": Verb(
-        fpp.coinpress_covariance,
-        lambda call: {"scale": largest_eigenvalue(call), "center": true_means(call)},
-        {
-            "columns": [REVERSED, FIRST],
-            ("bounds", "scale"): [(ENDS, None)],
-            ("bounds", "scale", "center"): [(ENDS, None, Made("mean", true_means))],
-            "steps": [1, 3],
-            "mode": ["theory"],
-            ("mode", "failure_prob"): [("theory", 0.2)],
-            **ONE_ROW,
-        },
-        lambda name: ["u", "x"] if name != "light" else ["x", "v", "u"],
-    ),
-    "private_pca": Verb(
-        fpp.private_pca,
-        lambda call: {"center": middle(call), "radius": farthest(call), "n_components": 1},
-        {
-            "columns": [REVERSED],
-            "center": [Made("middle + .5", lambda call: (np.array(middle(call)) + 0.5).tolist())],
-            "radius": ["auto"],
-            ("bounds", "center", "radius"): [(ENDS, None, None)],
-            "n_components": [2],
-            "x_pub": [PUBLIC, first_public(1), first_public(5), SHIFTED],
-            ("radius", "x_pub"): [("auto", PUBLIC)],
-            **ONE_ROW,
-        },
-        lambda name: ["u", "x"] if name != "light" else ["x", "v", "u"],
-    ),
-    "estimate_gaussian": Verb(
-        fpp.estimate_gaussian,
-        with_public,
-        {
-            "columns": [REVERSED, FIRST],
-            "x_pub": FEW_PUBLIC[1:],
-            "pub_priv_gap": [0.2],
-            "failure_prob": [0.01],
-            "method": ["ladder", "lifted_coinpress", "pairs", "recursive_preconditioner"],
-            ("columns", "method"): [(FIRST, "hypothesis_selection")],
-            "structure": ["public", "mean", "diagonal", "full"],
-            ("method", "mode"): [("lifted_coinpress", "theory")],
-            ("method", "rounds"): [("lifted_coinpress", 3)],
-            ("method", "cond_max"): [("lifted_coinpress", 100.0)],
-            ("method", "require_precondition"): [("lifted_coinpress", True)],
-            "bounds": [ENDS],
-            **PERSONS,
-        },
-        lambda name: {"light": ["x", "v", "u"], "skewed": ["x", "u"], "awkward": ["u", "w", "x"]}.get(name, ["x", "u"]),
-        same_as_default=("method='ladder'", "failure_prob=0.01", "structure='full'", "bounds=ends(1.0)"),
-        speed=0.3,
-    ),
-}  # fmt: skip
+    speed=0.3,
+)
 
 # ---- Counts ----------------------------------------------------------------------------------------------------------
 KIND = Made("'kind'", lambda call: ["kind"])
@@ -483,67 +536,89 @@ def edges_by_name(call: Call) -> dict[str, Any]:
     return {"x": edges_of_x(call)}
 
 
-COUNTS = {
-    "value_counts": Verb(
-        fpp.value_counts,
-        lambda call: {"keys": GROUPS[call.population][:2]},
-        {
-            ("columns", "keys"): [
-                (KIND, ["plain", "odd"]), (W, [0.0, 1.0]), (G, Made("groups", lambda call: GROUPS[call.population])),
-                (G_AND_KIND, Made("lists", lists_of_two)),
-                (G_AND_KIND, Made("some", lambda call: {"g": GROUPS[call.population][:1], "kind": ["odd"]})),
-            ],
-            ("columns", "keys", "bins"): [
-                (X, None, Made("edges", edges_of_x)), (W, None, [0.5]),
-                (G_AND_X, Made("groups of g", lambda call: {"g": GROUPS[call.population]}), Made("edges of x", edges_by_name)),
-            ],
-            ("columns", "keys", "bins", "x_pub"): [(X, None, 10, PUBLIC), (X, None, 3, PUBLIC)],
-            ("columns", "keys", "x_pub"): [(G_AND_KIND, None, PUBLIC), (G_AND_KIND, None, first_public(5))],
-            ("keys", "x_pub"): [(None, PUBLIC), (None, first_public(5))],
-            "keys": [Made("groups[:1]", lambda call: GROUPS[call.population][:1]), None],
-            ("keys", "max_bytes"): [(None, 3)],
-            ("columns", "keys", "by", "groups"): [(KIND, ["plain", "odd"], "g", GROUPED)],
-            ("columns", "keys", "bins", "by", "groups"): [(X, None, Made("edges", edges_of_x), "g", GROUPED)],
-            ("columns", "keys", "by", "x_pub"): [(KIND, ["plain", "rare"], "g", PUBLIC)],
-            "top": [1],
-            "round_to": [50],
-            **PERSONS,
-        },
-        lambda name: ["g"],
-        speed=0.5,
-    ),
-    "count_persons": Verb(
-        fpp.count_persons,
-        lambda call: {"person": "id", "by": "g", "groups": GROUPS[call.population]},
-        {
-            "person": [Made("d['id']", lambda call: call.tables.private["id"])],
-            ("by", "groups"): [
-                ("kind", ["plain", "odd"]),
-                (["g", "kind"], Made("lists", lambda call: {"g": GROUPS[call.population], "kind": ["plain", "odd", "rare"]})),
-            ],
-            ("groups", "x_pub"): [(None, PUBLIC), (None, first_public(5))],
-            "keys_per_person": [1, 2, "auto"],
-        },
-        no_column,
-        same_as_default=("person=d['id']", "groups=None, x_pub=p", "keys_per_person='auto'"),
-        speed=0.5,
-    ),
-    "stable_histogram": Verb(
-        fpp.stable_histogram,
-        lambda call: {"bins": fpp.BinGrid(width=0.5)},
-        {
-            "columns": [FIRST],
-            "bins": [fpp.BinGrid(width=1.0, offset=0.25), fpp.BinGrid(width=0.5, levels=3), fpp.DyadicBins()],
-            ("columns", "bins"): [(XV, fpp.ProductBins(grids=[fpp.BinGrid(width=1.0)] * 2))],
-            "noise": ["laplace", "gaussian"],
-            "pad": ["all"],
-            ("person", "rows_per_person"): [("id", 1)],
-        },
-        lambda name: ["x", "v"],
-        budgets=("approx",),
-        same_as_default=("pad='all'", "noise='gaussian'"),
-    ),
-}  # fmt: skip
+def some_of_two(call: Call) -> dict[str, Any]:
+    """Some of the keys of both columns."""
+    return {"g": GROUPS[call.population][:1], "kind": ["odd"]}
+
+
+def groups_by_name(call: Call) -> dict[str, Any]:
+    """The groups by the name of their column."""
+    return {"g": GROUPS[call.population]}
+
+
+KEYS_OF_BOTH = Made("lists", lists_of_two)
+EDGES_OF_X = Made("edges", edges_of_x)
+
+
+VERBS["value_counts"] = Verb(
+    fpp.value_counts,
+    lambda call: {"keys": GROUPS[call.population][:2]},
+    {
+        ("columns", "keys"): [
+            (KIND, ["plain", "odd"]),
+            (W, [0.0, 1.0]),
+            (G, GROUPED),
+            (G_AND_KIND, KEYS_OF_BOTH),
+            (G_AND_KIND, Made("some", some_of_two)),
+        ],
+        ("columns", "keys", "bins"): [
+            (X, None, EDGES_OF_X),
+            (W, None, [0.5]),
+            (G_AND_X, Made("groups of g", groups_by_name), Made("edges of x", edges_by_name)),
+        ],
+        ("columns", "keys", "bins", "x_pub"): [(X, None, 10, PUBLIC), (X, None, 3, PUBLIC)],
+        ("columns", "keys", "x_pub"): [
+            (G_AND_KIND, None, PUBLIC),
+            (G_AND_KIND, None, first_public(5)),
+        ],
+        ("keys", "x_pub"): [(None, PUBLIC), (None, first_public(5))],
+        "keys": [TWO_GROUPS, None],
+        ("keys", "max_bytes"): [(None, 3)],
+        ("columns", "keys", "by", "groups"): [(KIND, ["plain", "odd"], "g", GROUPED)],
+        ("columns", "keys", "bins", "by", "groups"): [(X, None, EDGES_OF_X, "g", GROUPED)],
+        ("columns", "keys", "by", "x_pub"): [(KIND, ["plain", "rare"], "g", PUBLIC)],
+        "top": [1],
+        "round_to": [50],
+        **PERSONS,
+    },
+    lambda name: ["g"],
+    speed=0.5,
+)
+VERBS["count_persons"] = Verb(
+    fpp.count_persons,
+    lambda call: {"person": "id", "by": "g", "groups": GROUPS[call.population]},
+    {
+        "person": [Made("d['id']", lambda call: call.tables.private["id"])],
+        ("by", "groups"): [
+            ("kind", ["plain", "odd"]),
+            (["g", "kind"], KEYS_OF_BOTH),
+        ],
+        ("groups", "x_pub"): [(None, PUBLIC), (None, first_public(5))],
+        "keys_per_person": [1, 2, "auto"],
+    },
+    no_column,
+    same_as_default=("person=d['id']", "groups=None, x_pub=p", "keys_per_person='auto'"),
+    speed=0.5,
+)
+VERBS["stable_histogram"] = Verb(
+    fpp.stable_histogram,
+    lambda call: {"bins": fpp.BinGrid(width=0.5)},
+    {
+        "columns": [FIRST],
+        "bins": [
+            fpp.BinGrid(width=1.0, offset=0.25),
+            fpp.BinGrid(width=0.5, levels=3),
+            fpp.DyadicBins(),
+        ],
+        ("columns", "bins"): [(XV, fpp.ProductBins(grids=[fpp.BinGrid(width=1.0)] * 2))],
+        "noise": ["laplace", "gaussian"],
+        "pad": ["all"],
+        ("person", "rows_per_person"): [("id", 1)],
+    },
+    lambda name: ["x", "v"],
+    budgets=("approx",),
+    same_as_default=("pad='all'", "noise='gaussian'"),
+)
 
 # ---- Models ----------------------------------------------------------------------------------------------------------
 
@@ -560,12 +635,13 @@ def labeled(label: str, **more: Any) -> Callable[[Call], dict[str, Any]]:
 
 def own_labels(label: str) -> tuple[Any, ...]:
     """Labels as arrays of their own."""
-    return (
-        None, Made(f"d['{label}']", lambda call: call.tables.private[label].to_numpy()),
-        Made(f"p['{label}']", lambda call: call.tables.public[label].to_numpy()),
-    )  # fmt: skip
+    private = Made(f"d['{label}']", lambda call: call.tables.private[label].to_numpy())
+    public = Made(f"p['{label}']", lambda call: call.tables.public[label].to_numpy())
+    return None, private, public
 
 
+XV_AND_KIND = Made("['x', 'v', 'kind']", lambda call: ["x", "v", "kind"])
+FIRST_KIND = Made("{'kind': p.kind[0]}", lambda call: {"kind": call.tables.public["kind"].iloc[0]})
 WEIGHTS = [(PRIVATE_WEIGHTS, 2.0, PUBLIC_WEIGHTS)]
 REGRESSION: dict[str | Names, Sequence[Any]] = {
     "columns": [Made("columns[::-1]", lambda call: ["v", "x"])],
@@ -573,16 +649,8 @@ REGRESSION: dict[str | Names, Sequence[Any]] = {
     ("weights_priv", "weight_cap", "weights_pub"): WEIGHTS,
     "weights_pub": [PUBLIC_WEIGHTS],
     "x_bounds": [Made("features_ends", features_ends)],
-    ("columns", "categories"): [
-        (Made("['x', 'v', 'kind']", lambda call: ["x", "v", "kind"]), {"kind": "public"})
-    ],
-    ("columns", "categories", "reference"): [
-        (
-            Made("['x', 'v', 'kind']", lambda call: ["x", "v", "kind"]),
-            ["kind"],
-            Made("{'kind': p.kind[0]}", lambda call: {"kind": call.tables.public["kind"].iloc[0]}),
-        )
-    ],
+    ("columns", "categories"): [(XV_AND_KIND, {"kind": "public"})],
+    ("columns", "categories", "reference"): [(XV_AND_KIND, ["kind"], FIRST_KIND)],
     "method": ["newton", "throw_away"],
     "tails": ["light"],
     "label": [-1],
@@ -615,7 +683,8 @@ def without(
 
 def own_residual(prediction: float, label: float) -> float:
     """Minus the derivative of the pseudo-Huber loss."""
-    return (label - prediction) / (1.0 + (label - prediction) ** 2) ** 0.5
+    error = label - prediction
+    return error / (1.0 + error**2) ** 0.5
 
 
 def own_values(predictions: np.ndarray, labels: np.ndarray) -> np.ndarray:
@@ -649,43 +718,57 @@ def trained(
     """The verb `train` with one loss."""
     labels = {("label", "y_priv", "y_pub"): [own_labels(label)]}
     return Verb(
-        fpp.train, labeled(label, loss=loss, **more), {**without(cases, "label"), **labels}, features, widest=4, speed=speed,
+        fpp.train,
+        labeled(label, loss=loss, **more),
+        {**without(cases, "label"), **labels},
+        features,
+        widest=4,
+        speed=speed,
         same_as_default=(
-            "method='newton'", "method='semi_dp'", "y_scale=1.0", "classes=[0.0, 1.0]", "classes=[0.0, 1.0, 2.0]",
+            "method='newton'",
+            "method='semi_dp'",
+            "y_scale=1.0",
+            "classes=[0.0, 1.0]",
+            "classes=[0.0, 1.0, 2.0]",
             f"label=None, y_priv=d['{label}'], y_pub=p['{label}']",
         ),
-    )  # fmt: skip
+    )
 
 
-MODELS = {
-    "linear_regression": Verb(
-        fpp.linear_regression,
-        labeled("y"),
-        {**without(REGRESSION, "label"), **LINEAR, ("label", "y_priv", "y_pub"): [own_labels("y")]},
-        features,
-        same_as_default=("method='newton'", "label=None, y_priv=d['y'], y_pub=p['y']"),
-        speed=0.3,
+VERBS["linear_regression"] = Verb(
+    fpp.linear_regression,
+    labeled("y"),
+    {**without(REGRESSION, "label"), **LINEAR, ("label", "y_priv", "y_pub"): [own_labels("y")]},
+    features,
+    same_as_default=("method='newton'", "label=None, y_priv=d['y'], y_pub=p['y']"),
+    speed=0.3,
+)
+VERBS["logistic_regression"] = Verb(
+    fpp.logistic_regression,
+    labeled("yes"),
+    {**without(REGRESSION, "label"), **CLASSES, ("label", "y_priv", "y_pub"): [own_labels("yes")]},
+    features,
+    same_as_default=(
+        "method='newton'",
+        "classes=[0.0, 1.0]",
+        "label=None, y_priv=d['yes'], y_pub=p['yes']",
     ),
-    "logistic_regression": Verb(
-        fpp.logistic_regression,
-        labeled("yes"),
-        {**without(REGRESSION, "label"), **CLASSES, ("label", "y_priv", "y_pub"): [own_labels("yes")]},
-        features,
-        same_as_default=("method='newton'", "classes=[0.0, 1.0]", "label=None, y_priv=d['yes'], y_pub=p['yes']"),
-        speed=0.3,
-    ),
-    "train squared": trained("y", "squared", {**REGRESSION, **LINEAR}),
-    "train logistic": trained("yes", "logistic", {**REGRESSION, **CLASSES}),
-    "train huber": trained("y", "huber", {**GRADIENT, **LINEAR}),
-    "train softmax": trained(
-        "class", "softmax",
-        {**GRADIENT, "classes": [[0.0, 1.0, 2.0]]},
-    ),
-    "train smooth_hinge": trained("yes", "smooth_hinge", GRADIENT),
-    "train poisson": trained("hits", "poisson", GRADIENT),
-    "train own loss": trained("y", OWN_LOSS, GRADIENT),
-    "train rows of an own loss": trained("y", AbsoluteError(), without(GRADIENT, "method"), method=OWN_METHOD),
-}  # fmt: skip
+    speed=0.3,
+)
+VERBS["train squared"] = trained("y", "squared", {**REGRESSION, **LINEAR})
+VERBS["train logistic"] = trained("yes", "logistic", {**REGRESSION, **CLASSES})
+VERBS["train huber"] = trained("y", "huber", {**GRADIENT, **LINEAR})
+VERBS["train softmax"] = trained(
+    "class",
+    "softmax",
+    {**GRADIENT, "classes": [[0.0, 1.0, 2.0]]},
+)
+VERBS["train smooth_hinge"] = trained("yes", "smooth_hinge", GRADIENT)
+VERBS["train poisson"] = trained("hits", "poisson", GRADIENT)
+VERBS["train own loss"] = trained("y", OWN_LOSS, GRADIENT)
+VERBS["train rows of an own loss"] = trained(
+    "y", AbsoluteError(), without(GRADIENT, "method"), method=OWN_METHOD
+)
 
 # ---- Mixtures --------------------------------------------------------------------------------------------------------
 STANDARD = np.ones((3, 2))
@@ -709,84 +792,140 @@ def places(name: str) -> list[str]:
     return ["m1", "m2"]
 
 
+def middle_of_centers(call: Call) -> list[float]:
+    """The mean of the centers."""
+    return true_centers(call).mean(axis=0).tolist()
+
+
+def beside_middle(call: Call) -> list[float]:
+    """The mean of the centers, one off in each column."""
+    return (true_centers(call).mean(axis=0) + 1.0).tolist()
+
+
+def public_and_three_components(call: Call) -> dict[str, Any]:
+    """Public rows and the true number of components."""
+    return {"x_pub": call.tables.public, "n_components": 3}
+
+
 COMPONENTS: dict[str | Names, Sequence[Any]] = {
-    "columns": [REVERSED], "min_weight": [0.1], "failure_prob": [0.01], "bounds": [WIDE_ENDS], "n_components": [4],
-}  # fmt: skip
-MIXTURES = {
-    "learn_separated_mixture": Verb(
-        fpp.learn_separated_mixture,
-        lambda call: {"x_pub": call.tables.public, "n_components": 3},
-        {
-            **COMPONENTS,
-            **ONE_ROW,
-            "x_pub": [first_public(5), first_public(20), SHIFTED],
-            "method": ["soft_em", "tree", "one_shot", "public_pca"],
-            "mode": ["theory"],
-            "weight_floor": [0.2],
-        },
-        places,
-        widest=6,
-        speed=0.1,
-        same_as_default=(
-            "method='soft_em'", "min_weight=0.1", "weight_floor=0.2", "failure_prob=0.01", "bounds=ends(3.0)",
-        ),
+    "columns": [REVERSED],
+    "min_weight": [0.1],
+    "failure_prob": [0.01],
+    "bounds": [WIDE_ENDS],
+    "n_components": [4],
+}
+VERBS["learn_separated_mixture"] = Verb(
+    fpp.learn_separated_mixture,
+    public_and_three_components,
+    {
+        **COMPONENTS,
+        **ONE_ROW,
+        "x_pub": [first_public(5), first_public(20), SHIFTED],
+        "method": ["soft_em", "tree", "one_shot", "public_pca"],
+        "mode": ["theory"],
+        "weight_floor": [0.2],
+    },
+    places,
+    widest=6,
+    speed=0.1,
+    same_as_default=(
+        "method='soft_em'",
+        "min_weight=0.1",
+        "weight_floor=0.2",
+        "failure_prob=0.01",
+        "bounds=ends(3.0)",
     ),
-    "learn_axis_aligned_mixture": Verb(
-        fpp.learn_axis_aligned_mixture,
-        lambda call: {"x_pub": call.tables.public, "n_components": 3},
-        {
-            **COMPONENTS,
-            **PERSONS,
-            "x_pub": [first_public(5), first_public(20), SHIFTED, None],
-            "variance": [1.0],
-            "covariance": [np.eye(2)],
-            "method": ["dp_em", "sketch"],
-            ("method", "accuracy"): [("sketch", 0.5)],  # list decoding: test_rare_methods.py
-            ("columns", "method", "n_components"): [(FIRST, "cells", 2)],
-        },
-        places,
-        widest=6,
-        budgets=("approx",),
-        speed=0.1,
-        same_as_default=("method='dp_em'", "min_weight=0.1", "failure_prob=0.01", "bounds=ends(3.0)", "n_components=4"),
+)
+VERBS["learn_axis_aligned_mixture"] = Verb(
+    fpp.learn_axis_aligned_mixture,
+    public_and_three_components,
+    {
+        **COMPONENTS,
+        **PERSONS,
+        "x_pub": [first_public(5), first_public(20), SHIFTED, None],
+        "variance": [1.0],
+        "covariance": [np.eye(2)],
+        "method": ["dp_em", "sketch"],
+        ("method", "accuracy"): [("sketch", 0.5)],  # list decoding: test_rare_methods.py
+        ("columns", "method", "n_components"): [(FIRST, "cells", 2)],
+    },
+    places,
+    widest=6,
+    budgets=("approx",),
+    speed=0.1,
+    same_as_default=(
+        "method='dp_em'",
+        "min_weight=0.1",
+        "failure_prob=0.01",
+        "bounds=ends(3.0)",
+        "n_components=4",
     ),
-    "no_public_baseline": Verb(
-        fpp.no_public_baseline,
-        lambda call: {"n_components": 3, "radius": 20.0, "center": true_centers(call).mean(axis=0).tolist()},
-        {
-            "columns": [REVERSED], "n_components": [4], "radius": [30.0], "failure_prob": [0.01], "weight_floor": [0.2],
-            "center": [Made("center + 1", lambda call: (true_centers(call).mean(axis=0) + 1.0).tolist())], **ONE_ROW,
-        },
-        places,
-        widest=6,
-        budgets=("zcdp", "approx"),
-        speed=0.1,
-        same_as_default=("weight_floor=0.2", "failure_prob=0.01"),
+)
+VERBS["no_public_baseline"] = Verb(
+    fpp.no_public_baseline,
+    lambda call: {"n_components": 3, "radius": 20.0, "center": middle_of_centers(call)},
+    {
+        "columns": [REVERSED],
+        "n_components": [4],
+        "radius": [30.0],
+        "failure_prob": [0.01],
+        "weight_floor": [0.2],
+        "center": [Made("center + 1", beside_middle)],
+        **ONE_ROW,
+    },
+    places,
+    widest=6,
+    budgets=("zcdp", "approx"),
+    speed=0.1,
+    same_as_default=("weight_floor=0.2", "failure_prob=0.01"),
+)
+VERBS["select_hypothesis"] = Verb(
+    fpp.select_hypothesis,
+    lambda call: {"hypotheses": hypotheses(call)},
+    {
+        "hypotheses": [
+            Made("two of them", lambda call: tuple(part[:2] for part in hypotheses(call)))
+        ],
+        "columns": [REVERSED],
+        "accuracy": [0.5],
+        "score": ["yatracos", "log_ratio"],
+        "method": ["densities", "auto"],
+        "law": ["permute_and_flip", "exponential"],
+        "fallback": [Made("fallback", lambda call: tuple(part[1:2] for part in hypotheses(call)))],
+        "cells": [256],
+        "draws": [200],
+        "public_seed": [1],
+        ("score", "clip"): [("log_ratio", 4.0)],
+        "failure_prob": [0.01],
+        **ONE_ROW,
+    },
+    places,
+    widest=6,
+    speed=0.1,
+    # The true mixture is so much closer than the others that every way of choosing finds it.
+    same_as_default=(
+        "accuracy=0.5",
+        "method='densities'",
+        "method='auto'",
+        "law='exponential'",
+        "fallback=fallback",
+        "cells=256",
+        "draws=200",
+        "public_seed=1",
     ),
-    "select_hypothesis": Verb(
-        fpp.select_hypothesis,
-        lambda call: {"hypotheses": hypotheses(call)},
-        {
-            "hypotheses": [Made("two of them", lambda call: tuple(part[:2] for part in hypotheses(call)))],
-            "columns": [REVERSED], "accuracy": [0.5], "score": ["yatracos", "log_ratio"], "method": ["densities", "auto"],
-            "law": ["permute_and_flip", "exponential"],
-            "fallback": [Made("fallback", lambda call: tuple(part[1:2] for part in hypotheses(call)))],
-            "cells": [256], "draws": [200], "public_seed": [1], ("score", "clip"): [("log_ratio", 4.0)],
-            "failure_prob": [0.01], **ONE_ROW,
-        },
-        places,
-        widest=6,
-        speed=0.1,
-        # The true mixture is so much closer than the others that every way of choosing finds it.
-        same_as_default=(
-            "accuracy=0.5", "method='densities'", "method='auto'", "law='exponential'", "fallback=fallback", "cells=256",
-            "draws=200", "public_seed=1",
-        ),
-    ),
-}  # fmt: skip
+)
 
 # ---- The local model -------------------------------------------------------------------------------------------------
 LOCAL_NORM = 5.0
+PUBLIC_FEATURES = Made("p[['x', 'v']]", lambda call: call.tables.public[["x", "v"]])
+PUBLIC_LABELS = Made("p['y'] - 10", lambda call: call.tables.public["y"].to_numpy() - 10.0)
+PERSON_IN_BYTES = Made(
+    "d['id'] as bytes",
+    lambda call: [int(person).to_bytes(16, "big") for person in call.tables.private["id"]],
+)
+DISTINCT_PERSONS = Made(
+    "distinct", lambda call: [number.to_bytes(16, "big") for number in range(call.rows)]
+)
 
 
 @functools.lru_cache(maxsize=16)
@@ -801,52 +940,59 @@ def _reports(call: Call) -> local.Reports:
     return _reports_of(call.population, call.rows, call.draw)
 
 
-LOCAL = {
-    "local.estimate_mean": Verb(
-        local.estimate_mean,
-        lambda call: {"reports": _reports(call)},
-        {
-            ("x_pub", "columns"): [(PUBLIC, XV)],
-            ("x_pub", "columns", "target"): [(PUBLIC, XV, "empirical")],
-            "target": ["empirical"],
-            "reports_per_user": [2],
-        },
-        features,
-        budgets=("approx",),
-        reports=True,
-        same_as_default=("target='empirical'",),
-    ),
-    "local.train": Verb(
-        local.train,
-        lambda call: {
-            "y_priv": call.tables.private["y"].to_numpy() - 10.0, "epsilon": 4.0, "clip_norm": 10.0, "radius": 5.0,
-        },
-        {
-            "clip_norm": [20.0], "radius": [8.0],
-            ("x_pub", "y_pub"): [(
-                Made("p[['x', 'v']]", lambda call: call.tables.public[["x", "v"]]),
-                Made("p['y'] - 10", lambda call: call.tables.public["y"].to_numpy() - 10.0),
-            )],
-            ("x_pub", "y_pub", "start"): [(
-                Made("p[['x', 'v']]", lambda call: call.tables.public[["x", "v"]]),
-                Made("p['y'] - 10", lambda call: call.tables.public["y"].to_numpy() - 10.0),
+VERBS["local.estimate_mean"] = Verb(
+    local.estimate_mean,
+    lambda call: {"reports": _reports(call)},
+    {
+        ("x_pub", "columns"): [(PUBLIC, XV)],
+        ("x_pub", "columns", "target"): [(PUBLIC, XV, "empirical")],
+        "target": ["empirical"],
+        "reports_per_user": [2],
+    },
+    features,
+    budgets=("approx",),
+    reports=True,
+    same_as_default=("target='empirical'",),
+)
+VERBS["local.train"] = Verb(
+    local.train,
+    lambda call: {
+        "y_priv": call.tables.private["y"].to_numpy() - 10.0,
+        "epsilon": 4.0,
+        "clip_norm": 10.0,
+        "radius": 5.0,
+    },
+    {
+        "clip_norm": [20.0],
+        "radius": [8.0],
+        ("x_pub", "y_pub"): [
+            (
+                PUBLIC_FEATURES,
+                PUBLIC_LABELS,
+            )
+        ],
+        ("x_pub", "y_pub", "start"): [
+            (
+                PUBLIC_FEATURES,
+                PUBLIC_LABELS,
                 "public",
-            )],
-            "columns": [REVERSED],
-            "loss": ["huber"], "start": [[1.0, 1.0]], "batch_rows": [200, 20], "form": ["selection"], "strong_convexity": [0.1],
-            ("users", "reports_per_user"): [(
-                Made("d['id'] as bytes", lambda call: [int(i).to_bytes(16, "big") for i in call.tables.private["id"]]), 2,
-            )],
-            "reports_per_user": [2],
-            "users": [Made("distinct", lambda call: [number.to_bytes(16, "big") for number in range(call.rows)])],
-        },
-        features,
-        budgets=("approx",),
-        speed=0.1,
-        same_as_default=("users=distinct", "strong_convexity=0.1"),
-    ),
-}  # fmt: skip
-VERBS: dict[str, Verb] = {**MEANS, **COVARIANCES, **COUNTS, **MODELS, **MIXTURES, **LOCAL}
+            )
+        ],
+        "columns": [REVERSED],
+        "loss": ["huber"],
+        "start": [[1.0, 1.0]],
+        "batch_rows": [200, 20],
+        "form": ["selection"],
+        "strong_convexity": [0.1],
+        ("users", "reports_per_user"): [(PERSON_IN_BYTES, 2)],
+        "reports_per_user": [2],
+        "users": [DISTINCT_PERSONS],
+    },
+    features,
+    budgets=("approx",),
+    speed=0.1,
+    same_as_default=("users=distinct", "strong_convexity=0.1"),
+)
 
 # Public functions that take private rows and answer about something else than a table.
 APART = {
@@ -869,9 +1015,10 @@ def public_functions() -> Iterator[tuple[str, Callable[..., Any]]]:
         module = importlib.import_module(".".join(filter(None, ("fastpubpriv", part))))
         for name in getattr(module, "__all__", ()):
             function = getattr(module, name)
-            if inspect.isfunction(function) and {"x_priv", "reports"} & set(
-                inspect.signature(function).parameters
-            ):
+            if not inspect.isfunction(function):
+                continue
+            arguments = inspect.signature(function).parameters
+            if "x_priv" in arguments or "reports" in arguments:
                 yield ".".join(filter(None, (part, name))), function
 
 
@@ -898,26 +1045,29 @@ def complaints(
             found.append(f"function {name} has no case")
             continue
         tried = names_with_cases(verbs, name)
+        without_case = {"x_priv", "budget", *NEUTRAL}
+        without_case |= {argument for function_name, argument in OWN if function_name == name}
+        if name.startswith("local."):
+            without_case |= {"reports", "y_priv", "epsilon"}
+        if "person" in tried:
+            without_case.add(
+                "keep"
+            )  # one door for all functions, which the cases of means go through
         for argument in inspect.signature(function).parameters:
-            own = (name, argument) in OWN or argument in (
-                "x_priv",
-                "budget",
-                *NEUTRAL,
-            )
-            based = argument in ("reports", "y_priv", "epsilon") and name.startswith("local.")
-            # One door for all functions, which the cases of means go through.
-            kept = argument == "keep" and "person" in tried
-            if argument not in tried and not own and not based and not kept:
+            if argument not in tried | without_case:
                 found.append(f"argument {argument} of {name} has no case")
     return found
 
 
 # What scikit-learn classes and commands are called beside the functions: their own arguments, not those of a function.
 CLASSES_OF = {
-    "PublicPrivateGaussian": "estimate_gaussian", "PublicPrivateGaussianMixture": "learn_separated_mixture",
-    "PublicPrivateScaler": "estimate_gaussian", "SemiPrivateLinearRegression": "linear_regression",
-    "SemiPrivateLogisticRegression": "logistic_regression", "SemiPrivatePCA": "estimate_gaussian",
-}  # fmt: skip
+    "PublicPrivateGaussian": "estimate_gaussian",
+    "PublicPrivateGaussianMixture": "learn_separated_mixture",
+    "PublicPrivateScaler": "estimate_gaussian",
+    "SemiPrivateLinearRegression": "linear_regression",
+    "SemiPrivateLogisticRegression": "logistic_regression",
+    "SemiPrivatePCA": "estimate_gaussian",
+}
 CLASSES_OWN = {("SemiPrivatePCA", "n_components")}
 
 
@@ -931,11 +1081,9 @@ def class_complaints(
         if name not in CLASSES_OF:
             found.append(f"class {name} has no function")
             continue
-        known = set(inspect.signature(functions[CLASSES_OF[name]]).parameters)
+        of_function = inspect.signature(functions[CLASSES_OF[name]]).parameters
         for argument in inspect.signature(made).parameters:
-            if (
-                in_other_words.get(argument, argument) not in known
-                and (name, argument) not in CLASSES_OWN
-            ):
+            has_own_meaning = (name, argument) in CLASSES_OWN
+            if in_other_words.get(argument, argument) not in of_function and not has_own_meaning:
                 found.append(f"argument {argument} of {name} has no case")
     return found
