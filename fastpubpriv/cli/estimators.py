@@ -147,9 +147,7 @@ def prepare(settings: Named, by_path: bool = False, **reading: Any) -> Any:
     # `by_path`: the function opens them itself, because its arguments determine how columns are read.
     from fastpubpriv.cli import opened_files, outputs
 
-    settings["budget"] = options.make_budget(
-        settings["rho"], settings["epsilon"], settings["delta"]
-    )
+    settings["budget"] = options.make_budget(settings)
     private = settings["private_path"]
     public = settings.get("public_path")
     outputs.check_outputs(settings, (private, public, settings["ledger"]))

@@ -33,7 +33,6 @@ from fastpubpriv import errors
 from fastpubpriv.cli import options, streams
 from fastpubpriv.cli.streams import Failure, in_one_line, refuse, words_of
 from fastpubpriv.privacy import Neighbors
-from fastpubpriv.privacy.budgets import short
 from fastpubpriv.results import base, result_tables
 from fastpubpriv.results.base import shown
 from fastpubpriv.results.by_key import CountResult, GroupMeans
@@ -287,7 +286,7 @@ def print_result(result: Shown, *, level: float, title: str, ledger: Any = None)
     if not result.private:
         facts[-1] = ("Private", f"{LOUD}the noise came from --seed")
     if ledger is not None:
-        facts.append(("Ledger", f"{short(ledger.remaining)} remains of {short(ledger.total)}"))
+        facts.append(("Ledger", ledger.left))
     print_facts(facts)
 
 

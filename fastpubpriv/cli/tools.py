@@ -88,9 +88,10 @@ def plan(task: str, **settings: Any) -> None:
     from fastpubpriv.results.base import shown
 
     outputs.check_outputs(settings)
-    rho, epsilon, delta, notion, json_path = (
-        settings.pop(name) for name in ("rho", "epsilon", "delta", "notion", "json_path")
-    )
+    notion = settings.pop("notion")
+    json_path = settings.pop("json_path")
+    budget = {name: settings.pop(name) for name in options.PARTS}
+    delta = budget["delta"]
     arguments = {name: value for name, value in settings.items() if value is not None}
     name_of_task: Any = task.replace("-", "_")
     allowed = {"n_priv", "error", "rows_per_person", *task_arguments(name_of_task)}
@@ -99,7 +100,8 @@ def plan(task: str, **settings: Any) -> None:
             name not in allowed,
             f"{options.name_of(name)} is not an option of 'plan {task}': leave it out",
         )
-    if rho is None and epsilon is None and "error" in arguments:
+    is_open = budget["rho"] is None and budget["epsilon"] is None
+    if is_open and "error" in arguments:
         arguments |= {
             "notion": notion or ("zcdp" if delta is None else "approx"),
             "delta": delta and float(delta),
@@ -109,7 +111,7 @@ def plan(task: str, **settings: Any) -> None:
             notion is not None,
             "--notion says which kind of budget to work out; here the budget is given",
         )
-        arguments["budget"] = options.make_budget(rho, epsilon, delta)
+        arguments["budget"] = options.make_budget(budget)
     made = fpp.plan(name_of_task, **arguments)
     if outputs.write_text(outputs.json_text(made.to_dict()), json_path):
         table, facts = shown(made)
