@@ -542,6 +542,7 @@ def command(*before: click.Parameter) -> Callable[[Callable[..., Any]], Document
 
 
 PARTS = ("rho", "epsilon", "delta")  # options of a budget
+FILES = ("private_path", "public_path", "ledger")  # options of files that a call reads
 
 
 def make_budget(settings: Mapping[str, Any]) -> Budget:

@@ -113,10 +113,8 @@ def plan(task: str, **settings: Any) -> None:
         )
         arguments["budget"] = options.make_budget(budget)
     made = fpp.plan(name_of_task, **arguments)
-    if outputs.write_text(outputs.json_text(made.to_dict()), json_path):
-        table, facts = shown(made)
-        outputs.print_table(table, title="Plan")
-        outputs.print_facts(facts)
+    table, facts = shown(made)
+    outputs.print_answer(made.to_dict(), json_path, facts, table=table, title="Plan")
 
 
 # `fastpubpriv audit`: try to refute the privacy of a mechanism of this library, on synthetic rows.
@@ -213,19 +211,17 @@ def ledger(ledger_path: Path, json_path: Path | None) -> None:
     ]
     budgets = {"total": opened.total.to_dict(), "remaining": opened.remaining.to_dict()}
     about = {"label": opened.label, "relation": opened.relation.value, "person": opened.person}
-    text = outputs.json_text({**budgets, **about, "entries": debits})
-    if outputs.write_text(text, json_path):
-        labels = [str(each.number) for each in entries]
-        names = [each.name for each in entries]
-        costs = [short(each.cost) for each in entries]
-        table = Table("number", labels, [("name", names), ("cost", costs)])
-        outputs.print_table(table, title="Debits")
-        facts = [("Budget", opened.left), ("Neighbors", opened.relation.statement)]
-        if opened.person is not None:
-            facts.append(("Person", opened.person))
-        if opened.label is not None:
-            facts.append(("Label", opened.label))
-        outputs.print_facts(facts)
+    labels = [str(each.number) for each in entries]
+    names = [each.name for each in entries]
+    costs = [short(each.cost) for each in entries]
+    table = Table("number", labels, [("name", names), ("cost", costs)])
+    facts = [("Budget", opened.left), ("Neighbors", opened.relation.statement)]
+    if opened.person is not None:
+        facts.append(("Person", opened.person))
+    if opened.label is not None:
+        facts.append(("Label", opened.label))
+    data = {**budgets, **about, "entries": debits}
+    outputs.print_answer(data, json_path, facts, table=table, title="Debits")
 
 
 # `fastpubpriv info`: environment of a measurement or a bug report: processor, instruction set, libraries.
@@ -317,5 +313,5 @@ def info(json_path: Path | None) -> None:
 
     outputs.check_outputs({"json_path": json_path})
     machine = describe_machine()
-    if outputs.write_text(outputs.json_text(machine), json_path):
-        outputs.print_facts([(name, str(value)) for name, value in machine.items()])
+    facts = [(name, str(value)) for name, value in machine.items()]
+    outputs.print_answer(machine, json_path, facts)
