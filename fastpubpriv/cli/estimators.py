@@ -77,16 +77,15 @@ def of_dates(values: tuple[Any, ...]) -> list[Any]:
     return list(values)
 
 
-def by_name(option: str, of: str, lists: Any, columns: Sequence[str] | None) -> Any:
+ONCE_FOR_EACH = "--{} for several columns of --{}: once for each column, such as carrier=UA,B6"
+
+
+def by_name(option: str, of: str, lists: Any) -> Any:
     """Return the lists of an option that is given once, or once for each of several columns as NAME=list; None without any."""
     if not lists:
         return None
     named = {each[0]: of_dates(each[1]) for each in lists if type(each[-1]) is tuple}
-    unknown = named.keys() - {*(columns or named)}
-    refuse(
-        unknown or len(lists) > max(len(named), 1),
-        f"--{option} for several columns of --{of}: once for each column, such as carrier=UA,B6",
-    )
+    refuse(len(lists) > max(len(named), 1), ONCE_FOR_EACH.format(option, of))
     return named or of_dates(lists[-1])
 
 
@@ -103,12 +102,14 @@ def number_of_bins(bins: Any) -> Any:
 def name_groups(arguments: Named) -> bool:
     """Return whether there are groups; if so, set the arguments for groups and columns."""
     by = arguments["by"]
-    groups = by_name("groups", "by", arguments["groups"], by)
+    groups = by_name("groups", "by", arguments["groups"])
     arguments["groups"] = groups
     if by is None:
         return False
     if len(by) == 1 and not isinstance(groups, dict):
         arguments["by"] = -1 if by[0] == "-1" else by[0]
+    else:
+        refuse({*(groups or ())} - {*by}, ONCE_FOR_EACH.format("groups", "by"))
     return True
 
 
@@ -373,8 +374,8 @@ def counts(inputs: Any, settings: Named, arguments: Named) -> None:
     require_pairs(settings)
     name_groups(arguments)
     columns = settings["columns"]
-    arguments["keys"] = by_name("keys", "columns", arguments["keys"], columns)
-    arguments["bins"] = number_of_bins(by_name("bins", "columns", arguments["bins"], columns))
+    arguments["keys"] = by_name("keys", "columns", arguments["keys"])
+    arguments["bins"] = number_of_bins(by_name("bins", "columns", arguments["bins"]))
     refuse(
         len(columns or ()) > 1 and not isinstance(arguments["bins"], dict | None),
         "--bins for several columns of --columns: once for each column, such as age=25,35,45",

@@ -62,11 +62,11 @@ class Inputs:
     @property
     def dim(self) -> int:
         """Number of columns that are read."""
-        return private_rows(self.table().rows, columns=self.columns).dim
+        return private_rows(derived(self.settings, self.private), columns=self.columns).dim
 
     def shown_public(self) -> Any:
         """Return the public rows as a call takes them: with new columns, and one row of each person if persons are reduced."""
-        public = self.table().public
+        public = derived(self.settings, self.public)
         person = self.settings.get("person")
         keep = self.settings.get("keep")
         if person is None or keep in (None, "row") or not has_column(public, person):
@@ -187,8 +187,9 @@ def inputs_of(
         )
         return Inputs(settings=settings, private=private, public=public, columns=names)
     notes = []
-    tables = [is_table(path) for path in (private, public) if path is not None]
-    if any(tables) and not all(tables) and (tables[0] or names is not None):
+    is_named = is_table(private)
+    is_public_named = public is not None and is_table(public)
+    if public is not None and is_named != is_public_named and (is_named or names is not None):
         notes = ["a .npy file has no column names: columns are matched by position"]
     if names is None:
         person = [] if settings.get("person") is None else [settings["person"]]
@@ -198,21 +199,20 @@ def inputs_of(
         notes += more
         if names is not None:
             names += [name for name in numbers_of(settings) if name not in names]
-    elif public is not None and tables[-1]:
+    elif is_public_named:
         # may suggest a similar name
         known = [*(_schema(public, True, joined) or ()), *(settings.get("with_columns") or ())]
         choose(known, names, repr(str(public)))
     read = [*(names or ()), *private_alone] or None
+    columns = read if is_named and not joined else None
     asked: Any = TextColumns(names, texts) if texts else names
-    columns = read if tables[0] else None
     if joined:
-        columns = None
         private = joined_lines(private, TextColumns(read, texts) if texts else read)
-    if public is not None and not tables[-1] and tables[0]:
+        public = None if public is None else joined_lines(public, asked)
+    if public is not None and is_named and not is_public_named:
         public = named_rows(public, names or [])
-    if public is not None and columns is None:
-        file = joined_lines(public, asked) if joined and tables[-1] else public
-        public = open_public(file, asked if tables[-1] else None)
+    elif public is not None and columns is None:
+        public = open_public(public, asked if is_public_named else None)
     return Inputs(
         settings=settings, private=private, public=public, names=read, columns=columns, notes=notes
     )
@@ -263,14 +263,11 @@ def require_agreement(settings: dict[str, Any]) -> None:
         )
 
 
-def derived_public(settings: dict[str, Any]) -> Any:
-    """Return the public file, or the rows that --where and --with make of those in it."""
-    path = settings["public_path"]
+def derived(settings: dict[str, Any], source: Any) -> Any:
+    """Return rows, or those that --where and --with make of them."""
     columns = settings["with_columns"] or {}
     where = () if settings["where"] is None else (settings["where"],)
-    if settings["join_quoted_lines"]:
-        return joined_lines(path, None)
-    return DerivedRows(path, where=where, with_columns=columns) if where or columns else path
+    return DerivedRows(source, where=where, with_columns=columns) if where or columns else source
 
 
 def numbers_of(settings: dict[str, Any]) -> list[str]:

@@ -12,6 +12,7 @@ import inspect
 import io
 import json
 import os
+import re
 import signal
 import stat
 import sys
@@ -537,11 +538,9 @@ def release(
             result = call(ledger)
 
         def table() -> None:
-            unit = title.replace("{n:,} private rows", "{n:,} persons").replace(
-                "{n:,} rows", "{n:,} persons"
-            )
             persons = relation is Neighbors.REPLACE_PERSON
-            counted = (unit if persons else title).format(n=result.n_priv)
+            unit = re.sub("(private )?rows", "persons", title, count=1) if persons else title
+            counted = unit.format(n=result.n_priv)
             print_result(result, level=level, title=counted, ledger=ledger)
             for each in compared:
                 print_table(base.shown(each)[0], title=each.in_words)

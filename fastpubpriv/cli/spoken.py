@@ -31,7 +31,7 @@ _PHRASES = (
 _BUDGETS = {"ApproxDP": "--epsilon and --delta", "PureDP": "--epsilon alone", "ZCDP": "--rho"}
 _BUDGET = re.compile(r"(?:\b(ApproxDP|PureDP|ZCDP)\([^)]*\))|(?<=got )(ApproxDP|PureDP|ZCDP)")
 # Quoted values after the name of an argument, or a number.
-_VALUE = r"((?:(?:, | or )?'[^']*')+|\d+)?"
+_VALUE = r"((?:(?:, | or )?'[^']*')+|\"\w+\"|\d+)?"
 _PYTHON = re.compile(
     r"\b(clip_norm|step_size|steps|priv_weight|candidates|clip|sampling|start|batch_rows)=('[a-z_]+')?"
 )
@@ -49,7 +49,8 @@ def _in_options(message: str, names: Mapping[str, str]) -> str:
     alone = rf"(?<![-\w'=])({several})(?![\w'=])"
 
     def with_value(match: re.Match[str]) -> str:
-        return f"{names[match[2]]} {(match[3] or '').replace(chr(39), '')}".rstrip()
+        value = re.sub("['\"]", "", match[3] or "")
+        return f"{names[match[2]]} {value}".rstrip()
 
     parts = _QUOTED.split(re.sub(given, with_value, message))
     parts[::2] = [re.sub(alone, lambda match: names[match[1]], part) for part in parts[::2]]

@@ -18,7 +18,7 @@ WEIGHTS = ("weights_pub", "weights_priv")
 
 def _reading(settings: Named) -> Named:
     """Return how the files are read: with columns of text, and without those of weights."""
-    from fastpubpriv.cli.opened_files import derived_public
+    from fastpubpriv.cli.opened_files import derived, joined_lines
     from fastpubpriv.sources.labeled import class_texts, column_texts
     from fastpubpriv.sources.open import names_of_table, texts_of_column
     from fastpubpriv.training import huber_loss
@@ -30,7 +30,10 @@ def _reading(settings: Named) -> Named:
         settings["loss"] = huber_loss(threshold)
     label = settings["label"]
     names = None
-    public = derived_public(settings)
+    public = settings["public_path"]
+    if settings["join_quoted_lines"]:
+        public = joined_lines(public, None)
+    public = derived(settings, public)
     if isinstance(settings["class_weight"], tuple):  # of pairs, or a word
         settings["class_weight"] = dict(settings["class_weight"])
     pairs = itertools.chain.from_iterable(settings["categories"])
@@ -39,7 +42,7 @@ def _reading(settings: Named) -> Named:
     texts = column_texts(categories, public)
     if loss in CLASSES:
         names = class_texts(settings["classes"], public, None, label)
-    elif label is not None:
+    elif label is not None and not settings["join_quoted_lines"]:
         are_texts = texts_of_column(public, label) is not None
         advice = "pass --loss logistic for two of them, --loss softmax for more"
         refuse(are_texts, f"--label: labels of text, as in {label!r}, are classes: {advice}")
