@@ -199,7 +199,7 @@ def inputs_of(
         notes += more
         if names is not None:
             names += [name for name in numbers_of(settings) if name not in names]
-    elif is_public_named:
+    elif public is not None and is_public_named:
         # may suggest a similar name
         known = [*(_schema(public, True, joined) or ()), *(settings.get("with_columns") or ())]
         choose(known, names, repr(str(public)))
