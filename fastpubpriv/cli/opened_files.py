@@ -27,6 +27,7 @@ from fastpubpriv.sources.public_csv import public_table, refuse_other_numerals
 from fastpubpriv.sources.tables import TextColumns, choose, data_columns, float_dtype
 from fastpubpriv.tables.private_table import PrivateTable
 
+BOUND_BY_OPTIONS = ("person", "keep", "rows_per_person", "threads")
 Schema = dict[str, bool]  # column -> whether it holds numbers
 
 
@@ -46,16 +47,11 @@ class Inputs:
     def table(self, ledger: Ledger | None = None) -> PrivateTable:
         """Return the private rows bound to all that the options say; without a ledger one call can be paid for."""
         settings = self.settings
-        bound = {name: settings.get(name) for name in ("person", "keep", "rows_per_person")}
-        table = PrivateTable(
-            self.private,
-            x_pub=self.public,
-            total=settings["budget"] if ledger is None else None,
-            ledger=ledger,
-            threads=settings["threads"],
-            progress=False if settings["quiet"] else None,
-            **bound,
-        )
+        bound: dict[str, Any] = {name: settings.get(name) for name in BOUND_BY_OPTIONS}
+        bound["progress"] = False if settings["quiet"] else None
+        if ledger is None:
+            bound["total"] = settings["budget"]
+        table = PrivateTable(self.private, x_pub=self.public, ledger=ledger, **bound)
         table = table.with_columns(**settings["with_columns"] or {})
         return table if settings["where"] is None else table.where(settings["where"])
 

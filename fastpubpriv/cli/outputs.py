@@ -48,6 +48,7 @@ from fastpubpriv.results.ranks import QuantileResult
 from fastpubpriv.results.result_tables import Facts, Table
 
 Shown = Any  # a result with a plot
+Drawn = Callable[[Shown], dict[str, Any]]  # the arguments of its plot
 MOST_CORRELATIONS = 10  # columns up to which correlations are printed
 MOST_HISTOGRAMS = 6  # histograms that are printed
 INTERRUPTED = "interrupted"
@@ -154,7 +155,6 @@ def print_answer(
     data: dict[str, Any],
     json_path: Path | None,
     facts: Facts,
-    *,
     table: Table | None = None,
     title: str = "",
 ) -> None:
@@ -509,14 +509,14 @@ def deliver(function: str, title: str, inputs: Inputs, given: dict[str, Any]) ->
         is_drawn = "x_pub" in inspect.signature(result.plot).parameters
         return {"x_pub": inputs.shown_public()} if is_drawn and inputs.public is not None else {}
 
-    release(call, title, inputs.settings, drawn)
+    deliver_call(call, title, inputs.settings, drawn)
 
 
-def release(
+def deliver_call(
     call: Callable[[Any], Shown],
     title: str,
     settings: dict[str, Any],
-    drawn: Callable[[Shown], dict[str, Any]],
+    drawn: Drawn,
 ) -> None:
     """Release with `call(ledger)`, then store and print the result, as all commands do; `drawn` returns arguments of `plot`."""
     level = settings["level"]

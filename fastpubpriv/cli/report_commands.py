@@ -277,7 +277,7 @@ def aggregate(settings: dict[str, Any]) -> None:
     settings.update(ledger=None, ledger_total=None, budget=None)
     drawing = {} if public is None or settings["norm_bound"] is None else {"x_pub": public}
     title = "Mean of the rows of users, from their reports"
-    outputs.release(call, title, settings, lambda result: drawing)
+    outputs.deliver_call(call, title, settings, lambda result: drawing)
 
 
 def _check_places(settings: dict[str, Any]) -> None:

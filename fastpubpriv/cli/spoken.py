@@ -13,21 +13,17 @@ from fastpubpriv.errors import FastPubPrivError
 
 TEXTS_ARE_READ = "columns of text are read with --categories, such as --categories carrier,origin"
 # Whole phrases are replaced before single names.
-_PHRASES = (
-    ("pass x_pub= and y_pub=, or label=", "pass --public and --label"),
-    ("logistic_regression or train(loss='logistic')", "--loss logistic"),
-    ("level must be", "--level must be"),
-    (
-        "classes=[a, b] with the two that count",
-        "--classes with the two that count, such as --classes a,b",
+_PHRASES = {
+    "pass x_pub= and y_pub=, or label=": "pass --public and --label",
+    "logistic_regression or train(loss='logistic')": "--loss logistic",
+    "level must be": "--level must be",
+    "classes=[a, b] with the two that count": "--classes with the two that count, such as --classes a,b",
+    "classes=[...] with the numbers": "--classes with the numbers",
+    "{0: 1.0, 1: 5.0}, or 'public'": "0=1,1=5, or public",
+    "name a column of text in categories={column: 'public'}, or its list of texts": (
+        "name columns of text in --categories, such as --categories carrier,origin"
     ),
-    ("classes=[...] with the numbers", "--classes with the numbers"),
-    ("{0: 1.0, 1: 5.0}, or 'public'", "0=1,1=5, or public"),
-    (
-        "name a column of text in categories={column: 'public'}, or its list of texts",
-        "name columns of text in --categories, such as --categories carrier,origin",
-    ),
-)
+}
 _BUDGETS = {"ApproxDP": "--epsilon and --delta", "PureDP": "--epsilon alone", "ZCDP": "--rho"}
 _BUDGET = re.compile(r"(?:\b(ApproxDP|PureDP|ZCDP)\([^)]*\))|(?<=got )(ApproxDP|PureDP|ZCDP)")
 # Quoted values after the name of an argument, or a number.
@@ -72,7 +68,7 @@ def _names_of_training() -> dict[str, str]:
 
 def spoken(message: str) -> str:
     """Return a message about training with options in place of arguments, and how text is read."""
-    for phrase, words in _PHRASES:
+    for phrase, words in _PHRASES.items():
         message = message.replace(phrase, words)
     message = _BUDGET.sub(lambda match: _BUDGETS[match[1] or match[2]], message)
     message = _PLAIN.sub(r"--\1", _in_options(message, _names_of_training()))

@@ -64,10 +64,10 @@ def declare(monkeypatch, module):
     """The command of the verb, which is a function of the library and a method of tables from now on."""
     monkeypatch.setitem(sys.modules, module.__name__, module)
     monkeypatch.setitem(fpp._HOMES, NAME, module.__name__)
-    monkeypatch.setattr(fpp, NAME, vars(module)[NAME], raising=False)
+    monkeypatch.setitem(vars(fpp), NAME, vars(module)[NAME])
     method = BoundFunction()
     method.__set_name__(fpp.PrivateTable, NAME)
-    monkeypatch.setattr(fpp.PrivateTable, NAME, method, raising=False)
+    setattr(fpp.PrivateTable, NAME, method)
     monkeypatch.setattr(estimators, "COMMANDS", [])
 
     def change(inputs, settings, arguments):
@@ -85,7 +85,8 @@ def rows(tmp_path, monkeypatch):
     public = rng.normal(5.0, 1.0, (20, 2))
     np.save("p.npy", private)
     np.save("q.npy", public)
-    return private, public
+    yield private, public
+    delattr(fpp.PrivateTable, NAME)
 
 
 def printed(command, *more):
