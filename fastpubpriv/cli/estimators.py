@@ -13,10 +13,11 @@ from typing import Any
 
 import fastpubpriv as fpp
 from fastpubpriv.cli import options
+from fastpubpriv.cli.spoken import in_words_of_options, spoken_of_files
 from fastpubpriv.cli.streams import refuse
 
 Named = dict[str, Any]
-# (opened files, settings, arguments) -> None: changes the arguments that were made from the settings.
+# (inputs, settings, arguments) -> None: changes the arguments that were made from the settings.
 Change = Callable[[Any, Named, Named], None]
 COMMANDS: list[options.Documented] = []  # the most frequently used first
 
@@ -24,63 +25,37 @@ COMMANDS: list[options.Documented] = []  # the most frequently used first
 def estimator(
     function: str,
     title: str,
-    by_path: bool = False,
-    opening: Callable[[Named], Any] | None = None,
+    all_columns: bool = False,
+    reading: Callable[[Named], Named] = lambda settings: {},
     **groups: str,
 ) -> Callable[[Change], options.Documented]:
     """Return a decorator that makes a command of a public function; the decorated function has its help and changes arguments."""
-    # `by_path`: as for `prepare`; `opening` stands for it; `groups`: the options that replace a parameter, "" for none.
-    tolerant = function in ("estimate_mean", "quantiles", "estimate_gaussian")
+    # `all_columns`: as for `inputs_of`, whose other arguments `reading` returns; `groups`: the options that replace a parameter, ""
+    # for none.
 
     def made(change: Change) -> options.Documented:
+        @in_words_of_options(spoken_of_files)
         def run(**settings: Any) -> None:
             from fastpubpriv.cli import outputs
-            from fastpubpriv.cli.opened_files import derived
+            from fastpubpriv.cli.opened_files import inputs_of
+            from fastpubpriv.sources.bound import BOUND
 
             options.prefer_given(settings)
-            # If the function chooses the rows per person, the files are opened with one, for their columns.
-            person, keep, k = (settings.get(name) for name in ("person", "keep", "rows_per_person"))
-            chosen = k == "auto" and keep in (None, "row") and person is not None
-            settings |= {"rows_per_person": 1} if chosen else {}
-            unopened = by_path or settings.get("by") is not None
-            gaps = tolerant and settings.get("clipping") != "gaussian"
-            opened = opening(settings) if opening else prepare(settings, unopened, gaps=gaps)
+            settings["budget"] = options.make_budget(settings)
+            files = (settings[name] for name in options.FILES if name in settings)
+            outputs.check_outputs(settings, files)
+            chooses = all_columns or settings.get("by") is not None
+            inputs = inputs_of(settings, all_columns=chooses, **reading(settings))
+            outputs.advise(settings, inputs.notes)
+            given = {"budget": settings["budget"], "random_state": settings["seed"]}
             stand_for = options.GROUPS | groups
-            own = [
-                name
-                for name in options.parameters_of(function)
-                if stand_for.get(name, name) == name
-            ]
-            arguments = {name: settings[name] for name in own if name in settings}
-            if unopened and "columns" in settings:
-                arguments["columns"] = settings["columns"]
-            change(opened, settings, arguments)
-            public = {} if opened.public is None else {"x_pub": opened.public}
-            private: Any = opened.private
-            if chosen:  # the function opens the files, once for each candidate number of rows
-                if (columns := getattr(private, "columns", None)) is not None:
-                    features = [name for name in columns if name != arguments.get("label")]
-                    arguments = {"columns": features, **arguments}
-                arguments |= {"person": person, "rows_per_person": "auto"}
-                private = derived(settings, settings["private_path"], person)
-                if arguments.get("weights_priv") is not None:
-                    arguments["weights_priv"] = settings["weights_priv"]
-                if settings.get("public_path") is not None:
-                    arguments["x_pub"] = derived(settings, settings["public_path"])
-            given = {
-                **public,
-                **arguments,
-                "budget": settings["budget"],
-                "random_state": settings["seed"],
-            }
-            given |= {
-                "threads": settings["threads"],
-                "progress": False if settings["quiet"] else None,
-            }
-            estimate = getattr(fpp, function)
-            outputs.deliver(
-                lambda ledger: estimate(private, ledger=ledger, **given), title, settings, **public
-            )
+            for name in options.parameters_of(function):
+                if name in settings and name not in BOUND and stand_for.get(name, name) == name:
+                    given[name] = settings[name]
+            if "columns" in settings:
+                given["columns"] = inputs.columns
+            change(inputs, settings, given)
+            outputs.deliver(function, title, inputs, given)
 
         COMMANDS.append(options.Documented(change, run, function, groups))
         return COMMANDS[-1]
@@ -102,14 +77,16 @@ def of_dates(values: tuple[Any, ...]) -> list[Any]:
     return list(values)
 
 
-def by_name(option: str, lists: Any) -> Any:
+ONCE_FOR_EACH = "--{} for several columns of --{}: once for each column, such as carrier=UA,B6"
+
+
+def by_name(option: str, of: str, lists: Any) -> Any:
     """Return the lists of an option that is given once, or once for each of several columns as NAME=list; None without any."""
-    named = {each[0]: of_dates(each[1]) for each in lists or () if type(each[-1]) is tuple}
-    refuse(
-        len(lists or ()) > max(len(named), 1),
-        f"--{option} for several columns of --columns: once for each column, such as carrier=UA,B6",
-    )
-    return named or (of_dates(lists[-1]) if lists else None)
+    if not lists:
+        return None
+    named = {each[0]: of_dates(each[1]) for each in lists if type(each[-1]) is tuple}
+    refuse(len(lists) > max(len(named), 1), ONCE_FOR_EACH.format(option, of))
+    return named or of_dates(lists[-1])
 
 
 def number_of_bins(bins: Any) -> Any:
@@ -122,49 +99,18 @@ def number_of_bins(bins: Any) -> Any:
     return int(bins[0])
 
 
-def name_groups(settings: Named, arguments: Named) -> bool:
+def name_groups(arguments: Named) -> bool:
     """Return whether there are groups; if so, set the arguments for groups and columns."""
     by = arguments["by"]
-    lists = arguments["groups"]
-    arguments["groups"] = of_dates(lists[-1]) if lists else None
+    groups = by_name("groups", "by", arguments["groups"])
+    arguments["groups"] = groups
     if by is None:
         return False
-    named = {each[0]: of_dates(each[1]) for each in lists if type(each[-1]) is tuple}
-    if len(by) == 1 and not named:
+    if len(by) == 1 and not isinstance(groups, dict):
         arguments["by"] = -1 if by[0] == "-1" else by[0]
     else:
-        odd = len(named) < len(lists) or not set(named) <= set(by)
-        refuse(
-            odd,
-            "--groups for several columns of --by: once for each of them, such as carrier=UA,B6",
-        )
-        arguments["groups"] = named or None
+        refuse({*(groups or ())} - {*by}, ONCE_FOR_EACH.format("groups", "by"))
     return True
-
-
-def prepare(settings: Named, by_path: bool = False, **reading: Any) -> Any:
-    """Make the budget, check all that can be checked before anything is charged, and return the opened files."""
-    # `by_path`: the function opens them itself, because its arguments determine how columns are read.
-    from fastpubpriv.cli import opened_files, outputs
-
-    settings["budget"] = options.make_budget(
-        settings["rho"], settings["epsilon"], settings["delta"]
-    )
-    private = settings["private_path"]
-    public = settings.get("public_path")
-    outputs.check_outputs(settings, (private, public, settings["ledger"]))
-    joined = by_path and settings.get("join_quoted_lines", False)
-    refuse(
-        joined,
-        "--join-quoted-lines does not go together with --by: save the private rows as .parquet",
-    )
-    opened = (
-        opened_files.OpenedInputs(*opened_files.sources(settings))
-        if by_path
-        else opened_files.open_files(settings, **reading)
-    )
-    outputs.advise(settings, opened.notes)
-    return opened
 
 
 COMPARISONS = "difference ratio"  # options that stand where others have none for `progress`
@@ -209,7 +155,7 @@ def require_names(settings: Named, names: Sequence[str], what: str) -> None:
 
 
 @estimator("estimate_mean", "Private mean of {n:,} rows", progress=COMPARISONS)
-def mean(opened: Any, settings: Named, arguments: Named) -> None:
+def mean(inputs: Any, settings: Named, arguments: Named) -> None:
     """Mean of private rows in any unit and of any shape, from one public row or more.
 
     A part of the budget pays for counts that locate the values of each column, the rest for one clipped sum. Missing values are
@@ -229,16 +175,19 @@ def mean(opened: Any, settings: Named, arguments: Named) -> None:
     $ fastpubpriv mean --private p.csv --public q.csv --columns age,income --rho 0.1 \\
         --ledger survey.ledger --ledger-total rho=1
     """
+    from fastpubpriv.sources.open import public_rows
+
     require_pairs(settings)
-    if name_groups(settings, arguments):
+    if name_groups(arguments):
         require_listed(settings, lists_of(settings["by"], arguments["groups"]), "group")
         return
-    n_pub, dim = opened.public.shape
-    require_names(settings, opened.private.columns or [f"x{j}" for j in range(dim)], "column")
+    if settings["difference"] is not None or settings["ratio"] is not None:
+        require_names(settings, inputs.names or [f"x{j}" for j in range(inputs.dim)], "column")
     if arguments["clipping"] != "gaussian" or any(
         settings[name] is not None for name in ("covariance", "variance")
     ):
         return
+    n_pub, dim = public_rows(inputs.shown_public(), columns=inputs.columns).shape
     if n_pub > dim:
         arguments["covariance"] = "public"
         return
@@ -251,8 +200,8 @@ def mean(opened: Any, settings: Named, arguments: Named) -> None:
     settings["caveats"] = [text]  # a warning: the answer depends on it
 
 
-@estimator("describe", "A private table", by_path=True, columns="columns html_path")
-def describe(opened: Any, settings: Named, arguments: Named) -> None:
+@estimator("describe", "A private table", all_columns=True, columns="columns html_path")
+def describe(inputs: Any, settings: Named, arguments: Named) -> None:
     """A table at a glance: rows, means, deviations and quartiles of columns of numbers, and the commonest texts of the others.
 
     The whole table is charged once, as one release. A column in which the public rows have text is counted.
@@ -266,7 +215,7 @@ def describe(opened: Any, settings: Named, arguments: Named) -> None:
 
 
 @estimator("quantiles", "Private quantiles of {n:,} rows", progress=COMPARISONS)
-def quantiles(opened: Any, settings: Named, arguments: Named) -> None:
+def quantiles(inputs: Any, settings: Named, arguments: Named) -> None:
     """Medians, quartiles and other quantiles of private columns in any unit, from one public row or more.
 
     Counts between edges narrow down each quantile. A value that many rows have is found exactly. The interval covers noise and
@@ -280,7 +229,7 @@ def quantiles(opened: Any, settings: Named, arguments: Named) -> None:
     """
     require_pairs(settings)
     compared = any(settings[option] is not None for option in COMPARISONS.split())
-    grouped = name_groups(settings, arguments)
+    grouped = name_groups(arguments)
     refuse(compared and not grouped, "--difference and --ratio of quantiles belong to --by")
     require_listed(settings, lists_of(settings["by"], arguments["groups"]), "group")
 
@@ -291,7 +240,7 @@ def quantiles(opened: Any, settings: Named, arguments: Named) -> None:
     cond_max="",
     require_precondition="",
 )
-def gaussian(opened: Any, settings: Named, arguments: Named) -> None:
+def gaussian(inputs: Any, settings: Named, arguments: Named) -> None:
     """Mean and covariance of private rows, with ranges taken from public rows.
 
     Two distinct public rows are enough. What is learned privately is decided before anything is spent, by the predicted error. A
@@ -303,7 +252,7 @@ def gaussian(opened: Any, settings: Named, arguments: Named) -> None:
 
 
 @estimator("learn_separated_mixture", "Private groups of {n:,} rows", weight_floor="")
-def mixture(opened: Any, settings: Named, arguments: Named) -> None:
+def mixture(inputs: Any, settings: Named, arguments: Named) -> None:
     """Groups of private rows: weight, mean and covariance of each.
 
     For groups that lie several standard deviations apart, in columns of any units. Public rows must include some of each
@@ -320,7 +269,7 @@ def mixture(opened: Any, settings: Named, arguments: Named) -> None:
 @estimator(
     "learn_axis_aligned_mixture", "Private mixture of {n:,} rows", covariance="", min_weight=""
 )
-def axis_mixture(opened: Any, settings: Named, arguments: Named) -> None:
+def axis_mixture(inputs: Any, settings: Named, arguments: Named) -> None:
     """Mixture of Gaussians with independent columns, and no range given.
 
     Values may lie anywhere, and components may overlap in every column. Without public rows the budget must have a delta, or
@@ -334,7 +283,7 @@ def axis_mixture(opened: Any, settings: Named, arguments: Named) -> None:
 
 
 @estimator("weighted_mean", "Weighted mean of {n:,} private rows and the public ones", project="")
-def weighted_mean(opened: Any, settings: Named, arguments: Named) -> None:
+def weighted_mean(inputs: Any, settings: Named, arguments: Named) -> None:
     """Mean of bounded rows, private and public ones weighted so that the error is least.
 
     bounds : LOW,HIGH :: Instead of --norm-bound: two numbers between which all values of all columns are known to lie.
@@ -352,7 +301,7 @@ def weighted_mean(opened: Any, settings: Named, arguments: Named) -> None:
 
 
 @estimator("coinpress_mean", "Private mean of {n:,} rows (CoinPress)", bounds="")
-def coinpress_mean(opened: Any, settings: Named, arguments: Named) -> None:
+def coinpress_mean(inputs: Any, settings: Named, arguments: Named) -> None:
     """Mean of private rows without public rows (CoinPress), from a public center and radius.
 
     The center and the radius must not come from the private rows. Too small a radius costs accuracy, never privacy.
@@ -370,7 +319,7 @@ def coinpress_mean(opened: Any, settings: Named, arguments: Named) -> None:
 @estimator(
     "stable_histogram", "Private histogram of {n:,} rows", bins="width offset levels dyadic joint"
 )
-def histogram(opened: Any, settings: Named, arguments: Named) -> None:
+def histogram(inputs: Any, settings: Named, arguments: Named) -> None:
     """Histograms of private columns, with no range given: only bins with enough rows show, with noisy counts.
 
     The bins must not be chosen by looking at the private rows. --delta is needed: it bounds the chance that a bin of one row shows.
@@ -394,11 +343,13 @@ def histogram(opened: Any, settings: Named, arguments: Named) -> None:
         else fpp.BinGrid(width=width, offset=offset, levels=levels)
     )
     joint = settings["joint"]
-    arguments["bins"] = fpp.ProductBins(grids=[grid] * opened.private.dim) if joint else grid
+    arguments["bins"] = fpp.ProductBins(grids=[grid] * inputs.dim) if joint else grid
 
 
-@estimator("value_counts", "Private counts", by_path=True, columns="columns", progress=COMPARISONS)
-def counts(opened: Any, settings: Named, arguments: Named) -> None:
+@estimator(
+    "value_counts", "Private counts", all_columns=True, columns="columns", progress=COMPARISONS
+)
+def counts(inputs: Any, settings: Named, arguments: Named) -> None:
     """How many rows have each value of a column, or each combination of the values of several.
 
     Values are listed by --keys, or are those of the public rows; all others count together. --bins counts numbers between edges.
@@ -421,15 +372,16 @@ def counts(opened: Any, settings: Named, arguments: Named) -> None:
     $ fastpubpriv counts --private flights.parquet --columns dest --top 10 --epsilon 1 --delta 1e-8 --json out.json
     """
     require_pairs(settings)
-    name_groups(settings, arguments)
-    arguments["keys"] = by_name("keys", arguments["keys"])
-    arguments["bins"] = number_of_bins(by_name("bins", arguments["bins"]))
+    name_groups(arguments)
+    columns = settings["columns"]
+    arguments["keys"] = by_name("keys", "columns", arguments["keys"])
+    arguments["bins"] = number_of_bins(by_name("bins", "columns", arguments["bins"]))
     refuse(
-        len(settings["columns"] or ()) > 1 and not isinstance(arguments["bins"], dict | None),
+        len(columns or ()) > 1 and not isinstance(arguments["bins"], dict | None),
         "--bins for several columns of --columns: once for each column, such as age=25,35,45",
     )
     groups = lists_of(settings["by"], arguments["groups"])
-    keys = lists_of(settings["columns"] or ("the only column",), arguments["keys"])
+    keys = lists_of(columns or ("the only column",), arguments["keys"])
     if arguments["bins"] is None:
         require_listed(settings, [*groups, *keys], "key")
 
@@ -437,12 +389,12 @@ def counts(opened: Any, settings: Named, arguments: Named) -> None:
 @estimator(
     "count_persons",
     "Persons by key",
-    by_path=True,
+    all_columns=True,
     x_priv="data_path private_path where with_columns",
     person="person",
     progress=COMPARISONS,
 )
-def persons(opened: Any, settings: Named, arguments: Named) -> None:
+def persons(inputs: Any, settings: Named, arguments: Named) -> None:
     """How many different persons have a row of each value of a column, or of each combination of values of several.
 
     Values are listed by --groups, or are those of the public rows; all others count together. A person counts once for each value.
@@ -457,5 +409,5 @@ def persons(opened: Any, settings: Named, arguments: Named) -> None:
         --groups month=1,2,3 --rho 0.1 --json out.json
     """
     require_pairs(settings)
-    name_groups(settings, arguments)
+    name_groups(arguments)
     require_listed(settings, lists_of(settings["by"], arguments["groups"]), "key")

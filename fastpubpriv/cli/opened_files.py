@@ -2,46 +2,72 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import click
-
-from fastpubpriv.cli.options import name_of
 from fastpubpriv.cli.streams import refuse
 from fastpubpriv.errors import InputError
+from fastpubpriv.privacy import Ledger
 from fastpubpriv.rowwise.expressions import row_program
 from fastpubpriv.sources import Rows, private_rows
 from fastpubpriv.sources.derived import DerivedRows
+from fastpubpriv.sources.lazy_modules import pa
 from fastpubpriv.sources.open import (
     NAMED_FILES,
     form_of_path,
+    has_column,
     open_public,
-    public_table_of,
-    require_numbers,
+    public_rows,
     schema_of_file,
 )
 from fastpubpriv.sources.person_table import stand_in, table_of_persons
 from fastpubpriv.sources.public_csv import public_table, refuse_other_numerals
 from fastpubpriv.sources.tables import TextColumns, choose, data_columns, float_dtype
+from fastpubpriv.tables.private_table import PrivateTable
 
-# An argument in an error text, with its value if there is one.
-_ARGUMENT = re.compile(r"\b(person|keep|rows_per_person)=(?:(['\"]?)(\w+)\2)?")
+BOUND_BY_OPTIONS = ("person", "keep", "rows_per_person", "threads")
 Schema = dict[str, bool]  # column -> whether it holds numbers
 
 
-@dataclass(slots=True, eq=False)
-class OpenedInputs:
-    """Private rows (unread), public rows, and notes for the user on the choice of columns."""
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Inputs:
+    """Unread rows of both files, the columns that a call names, and notes for the user on their choice."""
 
+    settings: dict[str, Any]
     private: Any
     public: Any = None
+    # all columns that are read; None for files without names
+    names: list[str] | None = None
+    # None where the rows were opened with their columns
+    columns: list[str] | None = None
     notes: list[str] = field(default_factory=list)
-    # the private file, or the table of its persons: more columns of the same rows
-    source: Any = None
+
+    def table(self, ledger: Ledger | None = None) -> PrivateTable:
+        """Return the private rows bound to all that the options say; without a ledger one call can be paid for."""
+        settings = self.settings
+        bound: dict[str, Any] = {name: settings.get(name) for name in BOUND_BY_OPTIONS}
+        bound["progress"] = False if settings["quiet"] else None
+        if ledger is None:
+            bound["total"] = settings["budget"]
+        table = PrivateTable(self.private, x_pub=self.public, ledger=ledger, **bound)
+        table = table.with_columns(**settings["with_columns"] or {})
+        return table if settings["where"] is None else table.where(settings["where"])
+
+    @property
+    def dim(self) -> int:
+        """Number of columns that are read."""
+        return private_rows(derived(self.settings, self.private), columns=self.columns).dim
+
+    def shown_public(self) -> Any:
+        """Return the public rows as a call takes them: with new columns, and one row of each person if persons are reduced."""
+        public = derived(self.settings, self.public)
+        person = self.settings.get("person")
+        keep = self.settings.get("keep")
+        if person is None or keep in (None, "row") or not has_column(public, person):
+            return public
+        return table_of_persons(public, person, keep, 1)
 
 
 def is_table(path: Path) -> bool:
@@ -103,7 +129,8 @@ def chosen_columns(
     if ours is None:
         # The types of a private CSV file are not inferred. Without a header its first line is a row of data: names that only
         # this file has are therefore not shown either.
-        header = set(opened_rows(private, None, joined).columns or ())
+        rows = private_rows(joined_lines(private, None) if joined else private)
+        header = set(rows.columns or ())
         ours = {name: True for name in theirs if name in header}
     theirs = {name: numeric for name, numeric in theirs.items() if name not in without}
     chosen = [
@@ -132,38 +159,34 @@ def _left_out(*parts: tuple[str, list[str], str]) -> list[str]:
     return [f"left out, {why}: {_listed(names)}{more}" for why, names, more in parts if names]
 
 
-def open_files(
+def inputs_of(
     settings: dict[str, Any],
     *,
-    gaps: bool = False,
+    all_columns: bool = False,
     texts: Mapping[str, tuple[str, ...]] | None = None,
     without: Sequence[str] = (),
     hint: str = "",
     private_alone: Sequence[str] = (),
-) -> OpenedInputs:
-    """Open both files on the same columns; names apply to tables, and `.npy` files are matched by position."""
-    # With `gaps` public cells may be missing if every column has a number. `texts` are the columns of text with their public lists:
-    # then a public table stays unread, and any cell may be missing. Columns `without` are no features; `hint` is about other text.
-    # Columns `private_alone` are read from the private file.
+) -> Inputs:
+    """Return both files with the same columns; names apply to tables, and `.npy` files are matched by position."""
+    # With `all_columns` the call chooses the columns that it reads. `texts` are the columns of text with their public lists.
+    # Columns `without` are no features; `hint` is about other text. Columns `private_alone` are read from the private file.
     private = settings["private_path"]
     public = settings.get("public_path")
-    names = settings["columns"]
-    notes: list[str] = []
-    joined = settings["join_quoted_lines"]
-    other = "--join-quoted-lines is about the lines of a private .csv file, and --private is none"
-    refuse(joined and form_of_path(private) != ".csv", other)
-    tables = [is_table(path) for path in (private, public) if path is not None]
-    if public is not None:
-        if private.exists() and public.exists() and private.samefile(public):
-            raise InputError(
-                "--private and --public are the same file: rows are private or public, not both"
-            )
-        if names is not None and not any(tables):
-            raise InputError(
-                "--columns chooses columns by name, and .npy files have none: save the columns that you want"
-            )
-        if any(tables) and not all(tables) and (tables[0] or names is not None):
-            notes = ["a .npy file has no column names: columns are matched by position"]
+    names = settings.get("columns")
+    joined = settings.get("join_quoted_lines", False)
+    require_agreement(settings)
+    if all_columns:
+        refuse(
+            joined,
+            "--join-quoted-lines does not go together with --by: save the private rows as .parquet",
+        )
+        return Inputs(settings=settings, private=private, public=public, columns=names)
+    notes = []
+    is_named = is_table(private)
+    is_public_named = public is not None and is_table(public)
+    if public is not None and is_named != is_public_named and (is_named or names is not None):
+        notes = ["a .npy file has no column names: columns are matched by position"]
     if names is None:
         person = [] if settings.get("person") is None else [settings["person"]]
         names, more = chosen_columns(
@@ -172,46 +195,75 @@ def open_files(
         notes += more
         if names is not None:
             names += [name for name in numbers_of(settings) if name not in names]
+    elif public is not None and is_public_named:
+        # may suggest a similar name
+        known = [*(_schema(public, True, joined) or ()), *(settings.get("with_columns") or ())]
+        choose(known, names, repr(str(public)))
+    read = [*(names or ()), *private_alone] or None
+    columns = read if is_named and not joined else None
     asked: Any = TextColumns(names, texts) if texts else names
-    theirs: Any = [*(names or ()), *private_alone] or None
-    source, x_pub = sources(settings)
-    try:
-        matrix = None
-        asked_of_private = TextColumns(theirs, texts) if texts else theirs
-        rows = opened_rows(
-            source, asked_of_private if tables[0] or public is None else None, joined
-        )
-    except InputError:
-        if names is not None and public is not None and tables[1]:
-            # may suggest a similar name
-            choose(list(_schema(public, True, joined) or ()), names, repr(str(public)))
-        raise
-    if public is not None and tables[1] and texts is not None:
-        return OpenedInputs(
-            rows, open_public(public_source(x_pub, asked, joined), asked), notes, source
-        )
-    if public is not None:
-        columns = asked if tables[1] else None
-        finite = texts is None and not gaps
-        x_pub = public_source(x_pub, columns, joined)
-        matrix, shown = public_table_of(
-            x_pub, columns=columns, dim=rows.dim, argument="--public", finite=finite
-        )
-        if gaps:
-            require_numbers(matrix, shown)
-    return OpenedInputs(rows, matrix, notes, source)
+    if joined:
+        private = joined_lines(private, TextColumns(read, texts) if texts else read)
+        public = None if public is None else joined_lines(public, asked)
+    if public is not None and is_named and not is_public_named:
+        public = named_rows(public, names or [])
+    elif public is not None and columns is None:
+        public = open_public(public, asked if is_public_named else None)
+    return Inputs(
+        settings=settings, private=private, public=public, names=read, columns=columns, notes=notes
+    )
 
 
-def derived(settings: dict[str, Any], path: Path | None, person: str | None = None) -> Any:
-    """Return a file, or the rows that --where and --with make of those in it."""
-    conditions = settings.get("where")
-    columns = settings.get("with_columns") or {}
-    if path is None or (conditions is None and not columns):
-        return path
-    both = "--where and --with do not go together with --join-quoted-lines: save the private rows as .parquet"
-    refuse(settings.get("join_quoted_lines", False), both)
-    where = () if conditions is None else (conditions,)
-    return DerivedRows(path, where=where, with_columns=columns, person=person)
+def named_rows(path: Path, names: Sequence[str]) -> Any:
+    """Return the public rows of a file without names as a table whose columns have these names, in their order."""
+    matrix = public_rows(path, argument="--public")
+    if matrix.shape[1] != len(names):
+        raise InputError(
+            f"public rows have {matrix.shape[1]} columns and private rows have {len(names)}: pass the same columns in the same "
+            "order"
+        )
+    return pa.table(dict(zip(names, matrix.T, strict=True)))
+
+
+def require_agreement(settings: dict[str, Any]) -> None:
+    """Raise an error if the options of files and persons do not go together."""
+    private = settings["private_path"]
+    public = settings.get("public_path")
+    person = settings.get("person")
+    is_named = is_table(private)
+    if settings.get("join_quoted_lines", False):
+        other = (
+            "--join-quoted-lines is about the lines of a private .csv file, and --private is none"
+        )
+        refuse(form_of_path(private) != ".csv", other)
+        both = (
+            "--person and --join-quoted-lines do not go together: save the private rows as .parquet"
+        )
+        refuse(person is not None, both)
+        derived = settings.get("where") is not None or settings.get("with_columns")
+        both = "--where and --with do not go together with --join-quoted-lines: save the private rows as .parquet"
+        refuse(derived, both)
+    unnamed = "--person names a column, and .npy files have none: save a table"
+    refuse(person is not None and not is_named, unnamed)
+    if "keep" in settings:
+        stand_in(person, settings["keep"], settings["rows_per_person"])
+    if public is None:
+        return
+    if private.exists() and public.exists() and private.samefile(public):
+        raise InputError(
+            "--private and --public are the same file: rows are private or public, not both"
+        )
+    if settings.get("columns") is not None and not is_named and not is_table(public):
+        raise InputError(
+            "--columns chooses columns by name, and .npy files have none: save the columns that you want"
+        )
+
+
+def derived(settings: dict[str, Any], source: Any) -> Any:
+    """Return rows, or those that --where and --with make of them."""
+    columns = settings["with_columns"] or {}
+    where = () if settings["where"] is None else (settings["where"],)
+    return DerivedRows(source, where=where, with_columns=columns) if where or columns else source
 
 
 def numbers_of(settings: dict[str, Any]) -> list[str]:
@@ -220,61 +272,8 @@ def numbers_of(settings: dict[str, Any]) -> list[str]:
     return [name for name in program.names if program.bins_of(name) is None]
 
 
-def sources(settings: dict[str, Any]) -> tuple[Any, Any]:
-    """Return the private and the public rows, or tables of their persons; without identifiers each public row is a person."""
-    public_path = settings.get("public_path")
-    person = settings.get("person")
-    private = derived(settings, settings["private_path"], person)
-    public = derived(settings, public_path)
-    if person is not None:
-        unnamed = "--person names a column, and .npy files have none: save a table"
-        refuse(not is_table(settings["private_path"]), unnamed)
-        if "keep" not in settings:  # the function finds the persons itself
-            return private, public
-        both = (
-            "--person and --join-quoted-lines do not go together: save the private rows as .parquet"
-        )
-        refuse(settings.get("join_quoted_lines", False), both)
-    keep, k = _stand_in(person, settings.get("keep"), settings.get("rows_per_person"))
-    if person is None:
-        return private, public
-    refuse(k == "auto", "--rows-per-person auto does not go with this command: pass a number")
-    several = (
-        k == 1
-        and public_path is not None
-        and is_table(public_path)
-        and person in (_schema(public_path, True) or ())
-    )
-    return table_of_persons(private, person, keep, k), table_of_persons(
-        public, person, keep, 1
-    ) if several else public
-
-
-def _stand_in(person: Any, keep: Any, rows_per_person: Any) -> tuple[str, Any]:
-    """Return what `stand_in` does; its error names options in place of arguments."""
-    try:
-        return stand_in(person, keep, rows_per_person)
-    except InputError as error:
-        raise click.UsageError(_ARGUMENT.sub(_option, str(error))) from None
-
-
-def _option(argument: re.Match[str]) -> str:
-    """Return the option of an argument in a text: "--keep mean" of "keep='mean'"."""
-    name, _, value = argument.groups()
-    option = name_of(name)
-    return option if value is None else f"{option} {value}"
-
-
-def public_source(source: Any, names: Any, joined: bool) -> Any:
-    """Return a public file, or the rows of a CSV file whose lines are joined between quotes, as those of the private file are."""
-    joined = joined and isinstance(source, Path) and form_of_path(source) == ".csv"
-    return Rows.from_csv(source, names, join_quoted_lines=True) if joined else source
-
-
-def opened_rows(path: Any, names: Any, joined: bool) -> Rows:
-    """Return private rows, unread."""
-    return (
-        Rows.from_csv(path, names, join_quoted_lines=True)
-        if joined
-        else private_rows(path, columns=names)
-    )
+def joined_lines(path: Path, names: Any) -> Any:
+    """Return the rows of a CSV file whose lines are joined between quotes; the name of any other file unchanged."""
+    if form_of_path(path) != ".csv":
+        return path
+    return Rows.from_csv(path, names, join_quoted_lines=True)

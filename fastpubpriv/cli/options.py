@@ -13,9 +13,8 @@ import os
 import pkgutil
 import re
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from fractions import Fraction
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -27,7 +26,7 @@ import fastpubpriv as fpp
 from fastpubpriv import defaults as shared
 from fastpubpriv.cli.streams import refuse
 from fastpubpriv.errors import InputError
-from fastpubpriv.tables.data_file import NUMBER, WITH, exact, parts_of_total, read_data_file
+from fastpubpriv.tables.data_file import NUMBER, WITH, budget_of, exact, read_data_file, total_of
 
 if TYPE_CHECKING:
     from fastpubpriv.privacy import Budget
@@ -542,21 +541,26 @@ def command(*before: click.Parameter) -> Callable[[Callable[..., Any]], Document
 # The budget, and the ledger that is charged.
 
 
-def make_budget(rho: Fraction | None, epsilon: Fraction | None, delta: Fraction | None) -> Budget:
+PARTS = ("rho", "epsilon", "delta")  # options of a budget
+FILES = ("private_path", "public_path", "ledger")  # options of files that a call reads
+
+
+def make_budget(settings: Mapping[str, Any]) -> Budget:
     """Return the one budget that the options describe; raise UsageError if they describe none or several."""
-    several = "one budget only: either --rho, or --epsilon (pure DP), or --epsilon with --delta (approximate DP)"
-    refuse(rho is not None and (epsilon is not None or delta is not None), several)
-    if rho is not None:
-        return fpp.ZCDP(rho)
-    if epsilon is not None:
-        return fpp.PureDP(epsilon) if delta is None else fpp.ApproxDP(epsilon, delta)
-    refuse(
-        delta is not None, "--delta needs --epsilon beside it, for example --epsilon 1 --delta 1e-6"
-    )
-    raise click.UsageError(
+    parts = {name: settings[name] for name in PARTS if settings[name] is not None}
+    nothing = (
         "no privacy budget: pass --rho 0.5 (zero-concentrated DP), --epsilon 1 (pure DP), or --epsilon 1 "
         "--delta 1e-6 (approximate DP). Smaller protects better and answers less exactly; there is no default"
     )
+    refuse(not parts, nothing)
+    alone = "--delta needs --epsilon beside it, for example --epsilon 1 --delta 1e-6"
+    refuse([*parts] == ["delta"], alone)
+    budget = budget_of(parts)
+    if budget is None:
+        raise click.UsageError(
+            "one budget only: either --rho, or --epsilon (pure DP), or --epsilon with --delta (approximate DP)"
+        )
+    return budget
 
 
 def open_ledger(kind: Any, settings: dict[str, Any], relation: Any) -> Any:
@@ -570,12 +574,7 @@ def open_ledger(kind: Any, settings: dict[str, Any], relation: Any) -> Any:
     if total is not None:
         # A number without a name is in the notion of the budget.
         words = [part if "=" in part else f"{budget.parts[0]}={part}" for part in total.split(",")]
-        parts = parts_of_total(",".join(words))
-        refuse(
-            not parts,
-            f"--ledger-total must look like rho=2, epsilon=4 or epsilon=4,delta=1e-5; got {total[:80]!r}",
-        )
-        whole = make_budget(parts.get("rho"), parts.get("epsilon"), parts.get("delta"))
+        whole = total_of(",".join(words), "--ledger-total")
         return kind(whole, path=path, relation=relation)
     example = "pass --ledger-total, what all releases from this data set together may cost, for example --ledger-total rho=2"
     refuse(not path.exists(), f"there is no ledger {str(path)!r} yet: {example}")

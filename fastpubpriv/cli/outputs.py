@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import contextlib
 import importlib.util
+import inspect
 import io
 import json
 import os
+import re
 import signal
 import stat
 import sys
@@ -31,9 +33,9 @@ from rich.table import Table as Framed
 import fastpubpriv as fpp
 from fastpubpriv import errors
 from fastpubpriv.cli import options, streams
+from fastpubpriv.cli.opened_files import Inputs
 from fastpubpriv.cli.streams import Failure, in_one_line, refuse, words_of
 from fastpubpriv.privacy import Neighbors
-from fastpubpriv.privacy.budgets import short
 from fastpubpriv.results import base, result_tables
 from fastpubpriv.results.base import shown
 from fastpubpriv.results.by_key import CountResult, GroupMeans
@@ -43,9 +45,10 @@ from fastpubpriv.results.histogram import HistogramResult
 from fastpubpriv.results.json_fields import plain
 from fastpubpriv.results.person_counts import PersonCounts
 from fastpubpriv.results.ranks import QuantileResult
-from fastpubpriv.results.result_tables import Table
+from fastpubpriv.results.result_tables import Facts, Table
 
 Shown = Any  # a result with a plot
+Drawn = Callable[[Shown], dict[str, Any]]  # the arguments of its plot
 MOST_CORRELATIONS = 10  # columns up to which correlations are printed
 MOST_HISTOGRAMS = 6  # histograms that are printed
 INTERRUPTED = "interrupted"
@@ -146,6 +149,21 @@ def write_text(text: str, path: Path | None) -> bool:
     elif path is not None:
         attempt(lambda place: place.write_text(text, encoding="utf-8"), path)
     return not is_stdout(path)
+
+
+def print_answer(
+    data: dict[str, Any],
+    json_path: Path | None,
+    facts: Facts,
+    table: Table | None = None,
+    title: str = "",
+) -> None:
+    """Write an answer that costs nothing as JSON, and print it unless that went to the standard output."""
+    if not write_text(json_text(data), json_path):
+        return
+    if table is not None:
+        print_table(table, title=title)
+    print_facts(facts)
 
 
 def attempt(write: Callable[[Path], Any], path: Path) -> None:
@@ -287,11 +305,11 @@ def print_result(result: Shown, *, level: float, title: str, ledger: Any = None)
     if not result.private:
         facts[-1] = ("Private", f"{LOUD}the noise came from --seed")
     if ledger is not None:
-        facts.append(("Ledger", f"{short(ledger.remaining)} remains of {short(ledger.total)}"))
+        facts.append(("Ledger", ledger.left))
     print_facts(facts)
 
 
-def print_facts(facts: list[tuple[str, str]]) -> None:
+def print_facts(facts: Facts) -> None:
     """Print pairs in two columns, without lines."""
     grid = Framed.grid(padding=(0, 2))
     for name, text in facts:
@@ -481,10 +499,26 @@ def signals_wait() -> Iterator[None]:
         raise KeyboardInterrupt
 
 
-def deliver(
-    call: Callable[[Any], Shown], title: str, settings: dict[str, Any], **drawing: Any
+def deliver(function: str, title: str, inputs: Inputs, given: dict[str, Any]) -> None:
+    """Release by the method of this name of a bound table, then store and print the result."""
+
+    def call(ledger: Any) -> Shown:
+        return getattr(inputs.table(ledger), function)(**given)
+
+    def drawn(result: Shown) -> dict[str, Any]:
+        is_drawn = "x_pub" in inspect.signature(result.plot).parameters
+        return {"x_pub": inputs.shown_public()} if is_drawn and inputs.public is not None else {}
+
+    deliver_call(call, title, inputs.settings, drawn)
+
+
+def deliver_call(
+    call: Callable[[Any], Shown],
+    title: str,
+    settings: dict[str, Any],
+    drawn: Drawn,
 ) -> None:
-    """Release with `call(ledger)`, then store and print the result, as all commands do; `drawing` are arguments of `plot`."""
+    """Release with `call(ledger)`, then store and print the result, as all commands do; `drawn` returns arguments of `plot`."""
     level = settings["level"]
     json_path = settings["json_path"]
     plot_path = settings["plot_path"]
@@ -504,11 +538,9 @@ def deliver(
             result = call(ledger)
 
         def table() -> None:
-            unit = title.replace("{n:,} private rows", "{n:,} persons").replace(
-                "{n:,} rows", "{n:,} persons"
-            )
             persons = relation is Neighbors.REPLACE_PERSON
-            counted = (unit if persons else title).format(n=result.n_priv)
+            unit = re.sub("(private )?rows", "persons", title, count=1) if persons else title
+            counted = unit.format(n=result.n_priv)
             print_result(result, level=level, title=counted, ledger=ledger)
             for each in compared:
                 print_table(base.shown(each)[0], title=each.in_words)
@@ -531,7 +563,7 @@ def deliver(
         if shown:
             purchase.attempt("the table", table)
         html_path = settings.get("html_path")
-        draw = lambda place: result.plot(place, level=level, **drawing)  # noqa: E731
+        draw = lambda place: result.plot(place, level=level, **drawn(result))  # noqa: E731
         for path, write in (
             (plot_path, draw),
             (html_path, lambda place: result.to_html(place, level=level)),

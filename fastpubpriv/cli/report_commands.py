@@ -13,7 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from fastpubpriv._types import FloatArray
-from fastpubpriv.cli import opened_files, options, outputs, streams
+from fastpubpriv.cli import options, outputs, streams
+from fastpubpriv.cli.opened_files import inputs_of
 from fastpubpriv.cli.outputs import is_stdout
 from fastpubpriv.cli.streams import Failure, refuse
 from fastpubpriv.errors import InputError, warn
@@ -29,7 +30,7 @@ from fastpubpriv.local.collector import (
 from fastpubpriv.local.means import estimate_mean
 from fastpubpriv.privacy.budgets import short
 from fastpubpriv.results.estimates import MeanResult
-from fastpubpriv.sources.open import public_table_of
+from fastpubpriv.sources.open import private_rows, public_rows, public_table_of
 from fastpubpriv.sources.row_types import Chunk
 from fastpubpriv.sources.text_files import csv_stream
 from fastpubpriv.threads.pool import Progress
@@ -109,34 +110,40 @@ class InputLines:
                 yield piece[first : first + chunk_rows]
 
 
-def _opened_rows(settings: dict[str, Any]) -> opened_files.OpenedInputs:
+def _opened_rows(settings: dict[str, Any]) -> tuple[Any, FloatArray | None, list[str]]:
     """Return private rows, public rows, and notes on the choice of columns."""
-    if not is_stdout(settings["private_path"]):
-        return opened_files.open_files(settings)
     names = settings["columns"]
     public = settings["public_path"]
-    unnamed = (
-        "--private - needs --columns: which columns of the lines hold numbers is not looked up"
-    )
-    refuse(names is None, unnamed)
-    refuse(settings["join_quoted_lines"], "--join-quoted-lines is for files")
-    rows = InputLines(names)
+    notes: list[str] = []
+    rows: Any
+    if is_stdout(settings["private_path"]):
+        unnamed = (
+            "--private - needs --columns: which columns of the lines hold numbers is not looked up"
+        )
+        refuse(names is None, unnamed)
+        refuse(settings["join_quoted_lines"], "--join-quoted-lines is for files")
+        rows = InputLines(names)
+    else:
+        inputs = inputs_of(settings)
+        names = inputs.columns
+        public = inputs.public
+        notes = inputs.notes
+        rows = private_rows(inputs.private, columns=names)
     if public is not None:
-        public, _ = public_table_of(public, columns=names, dim=rows.dim, argument="--public")
-    return opened_files.OpenedInputs(rows, public)
+        public = public_rows(public, columns=names, dim=rows.dim, argument="--public")
+    return rows, public, notes
 
 
 def privatize(settings: dict[str, Any]) -> None:
     """Run the command of this name."""
     path: Path = settings["out_path"]
     named = "the standard output" if is_stdout(path) else repr(str(path))
-    opened = _opened_rows(settings)
-    rows = opened.private
-    standard, _, randomizer = in_units(settings, rows.dim, opened.public)
+    rows, public, notes = _opened_rows(settings)
+    standard, _, randomizer = in_units(settings, rows.dim, public)
     _check_output(settings)
     if randomizer.norm_bound is None:
-        opened.notes.append(DIRECTIONS)
-    outputs.advise(settings, opened.notes)
+        notes.append(DIRECTIONS)
+    outputs.advise(settings, notes)
     begin = _whole_reports(path, randomizer, rows.n) if settings["resume"] and path.is_file() else 0
     done = 0
     with outputs.nice_warnings([]), _stream(path, sys.stdout, mode="ab", buffering=0) as out:
@@ -269,7 +276,8 @@ def aggregate(settings: dict[str, Any]) -> None:
 
     settings.update(ledger=None, ledger_total=None, budget=None)
     drawing = {} if public is None or settings["norm_bound"] is None else {"x_pub": public}
-    outputs.deliver(call, "Mean of the rows of users, from their reports", settings, **drawing)
+    title = "Mean of the rows of users, from their reports"
+    outputs.deliver_call(call, title, settings, lambda result: drawing)
 
 
 def _check_places(settings: dict[str, Any]) -> None:

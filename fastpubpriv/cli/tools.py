@@ -88,9 +88,10 @@ def plan(task: str, **settings: Any) -> None:
     from fastpubpriv.results.base import shown
 
     outputs.check_outputs(settings)
-    rho, epsilon, delta, notion, json_path = (
-        settings.pop(name) for name in ("rho", "epsilon", "delta", "notion", "json_path")
-    )
+    notion = settings.pop("notion")
+    json_path = settings.pop("json_path")
+    budget = {name: settings.pop(name) for name in options.PARTS}
+    delta = budget["delta"]
     arguments = {name: value for name, value in settings.items() if value is not None}
     name_of_task: Any = task.replace("-", "_")
     allowed = {"n_priv", "error", "rows_per_person", *task_arguments(name_of_task)}
@@ -99,7 +100,8 @@ def plan(task: str, **settings: Any) -> None:
             name not in allowed,
             f"{options.name_of(name)} is not an option of 'plan {task}': leave it out",
         )
-    if rho is None and epsilon is None and "error" in arguments:
+    is_open = budget["rho"] is None and budget["epsilon"] is None
+    if is_open and "error" in arguments:
         arguments |= {
             "notion": notion or ("zcdp" if delta is None else "approx"),
             "delta": delta and float(delta),
@@ -109,12 +111,10 @@ def plan(task: str, **settings: Any) -> None:
             notion is not None,
             "--notion says which kind of budget to work out; here the budget is given",
         )
-        arguments["budget"] = options.make_budget(rho, epsilon, delta)
+        arguments["budget"] = options.make_budget(budget)
     made = fpp.plan(name_of_task, **arguments)
-    if outputs.write_text(outputs.json_text(made.to_dict()), json_path):
-        table, facts = shown(made)
-        outputs.print_table(table, title="Plan")
-        outputs.print_facts(facts)
+    table, facts = shown(made)
+    outputs.print_answer(made.to_dict(), json_path, facts, table=table, title="Plan")
 
 
 # `fastpubpriv audit`: try to refute the privacy of a mechanism of this library, on synthetic rows.
@@ -211,19 +211,17 @@ def ledger(ledger_path: Path, json_path: Path | None) -> None:
     ]
     budgets = {"total": opened.total.to_dict(), "remaining": opened.remaining.to_dict()}
     about = {"label": opened.label, "relation": opened.relation.value, "person": opened.person}
-    text = outputs.json_text({**budgets, **about, "entries": debits})
-    if outputs.write_text(text, json_path):
-        labels = [str(each.number) for each in entries]
-        names = [each.name for each in entries]
-        costs = [short(each.cost) for each in entries]
-        table = Table("number", labels, [("name", names), ("cost", costs)])
-        outputs.print_table(table, title="Debits")
-        facts = [("Budget", opened.left), ("Neighbors", opened.relation.statement)]
-        if opened.person is not None:
-            facts.append(("Person", opened.person))
-        if opened.label is not None:
-            facts.append(("Label", opened.label))
-        outputs.print_facts(facts)
+    labels = [str(each.number) for each in entries]
+    names = [each.name for each in entries]
+    costs = [short(each.cost) for each in entries]
+    table = Table("number", labels, [("name", names), ("cost", costs)])
+    facts = [("Budget", opened.left), ("Neighbors", opened.relation.statement)]
+    if opened.person is not None:
+        facts.append(("Person", opened.person))
+    if opened.label is not None:
+        facts.append(("Label", opened.label))
+    data = {**budgets, **about, "entries": debits}
+    outputs.print_answer(data, json_path, facts, table=table, title="Debits")
 
 
 # `fastpubpriv info`: environment of a measurement or a bug report: processor, instruction set, libraries.
@@ -315,5 +313,5 @@ def info(json_path: Path | None) -> None:
 
     outputs.check_outputs({"json_path": json_path})
     machine = describe_machine()
-    if outputs.write_text(outputs.json_text(machine), json_path):
-        outputs.print_facts([(name, str(value)) for name, value in machine.items()])
+    facts = [(name, str(value)) for name, value in machine.items()]
+    outputs.print_answer(machine, json_path, facts)

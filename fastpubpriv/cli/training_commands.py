@@ -2,102 +2,25 @@
 
 from __future__ import annotations
 
-import contextlib
-import functools
 import itertools
-import re
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from fastpubpriv.cli import options
-from fastpubpriv.cli.estimators import Named, estimator, prepare
-from fastpubpriv.cli.streams import Failure, refuse
-from fastpubpriv.errors import FastPubPrivError, InputError
+from fastpubpriv.cli.estimators import Named, estimator
+from fastpubpriv.cli.spoken import TEXTS_ARE_READ, in_words_of_options, spoken
+from fastpubpriv.cli.streams import refuse
+from fastpubpriv.errors import InputError
 
 CLASSES = ("logistic", "softmax", "smooth_hinge")  # losses of classes
-# Translation of library messages to the command line: --class-weight instead of class_weight=. Whole phrases are replaced
-# before single names.
-_PHRASES = (
-    ("pass x_pub= and y_pub=, or label=", "pass --public and --label"),
-    ("logistic_regression or train(loss='logistic')", "--loss logistic"),
-    ("level must be", "--level must be"),
-    (
-        "classes=[a, b] with the two that count",
-        "--classes with the two that count, such as --classes a,b",
-    ),
-    ("classes=[...] with the numbers", "--classes with the numbers"),
-    ("{0: 1.0, 1: 5.0}, or 'public'", "0=1,1=5, or public"),
-)
-_BUDGETS = {"ApproxDP": "--epsilon and --delta", "PureDP": "--epsilon alone", "ZCDP": "--rho"}
-_BUDGET = re.compile(r"(?:\b(ApproxDP|PureDP|ZCDP)\([^)]*\))|(?<=got )(ApproxDP|PureDP|ZCDP)")
-# The quoted values after the name of an argument.
-_WORDS = r"((?:(?:, | or )?'[^']*')+)?"
-_PYTHON = re.compile(
-    r"\b(clip_norm|step_size|steps|priv_weight|candidates|clip|sampling|start|batch_rows)=('[a-z_]+')?"
-)
-_ENTRY = re.compile(r"(--[a-z-]+)\[([^\]]*)\]")  # x_bounds['age']
-_QUOTED = re.compile(r"('[^']*')")
+WEIGHTS = ("weights_pub", "weights_priv")
 
 
-@functools.cache
-def _arguments() -> tuple[dict[str, str], re.Pattern[str], re.Pattern[str]]:
-    """Return options by names of arguments, and patterns of an argument in a message: with a value, and alone."""
-    names = (*options.parameters_of("train"), *options.NAMES, "huber_threshold")
-    flags = {
-        name: options.name_of(name)
-        for name in names
-        if name not in ("budget", "random_state", "progress")
-    }
-    flags["threshold"] = flags["huber_threshold"]
-    given = re.compile(r"(?:\btrain\()?\b(" + "|".join(flags) + r")=" + _WORDS + r"(?(2)\)?)")
-    several = "|".join(name for name in flags if "_" in name)
-    return (
-        flags,
-        given,
-        re.compile(
-            rf"(?<![-\w'=])({several}|(?:classes|categories|reference)(?= must| names a))(?![\w'=])"
-        ),
-    )
-
-
-def spoken(message: str) -> str:
-    """Return the message with options in place of arguments; quoted texts are unchanged."""
-    for phrase, words in _PHRASES:
-        message = message.replace(phrase, words)
-    message = _BUDGET.sub(lambda match: _BUDGETS[match[1] or match[2]], message)
-    names, given, alone = _arguments()
-    message = given.sub(
-        lambda match: f"{names[match[1]]} {(match[2] or '').replace(chr(39), '')}".rstrip(), message
-    )
-    parts = _QUOTED.split(message)
-    parts[::2] = [alone.sub(lambda match: names[match[1]], part) for part in parts[::2]]
-    message = _ENTRY.sub(r"\1 of \2", "".join(parts))
-    if _PYTHON.search(message):
-        message = (
-            f"{message} (a setting of methods in Python; on the command line take another --method)"
-        )
-    return message
-
-
-@contextlib.contextmanager
-def in_words_of_options() -> Iterator[None]:
-    """Translate the messages of errors that leave the block to options."""
-    try:
-        yield
-    except Failure as error:
-        if error.exit_code != 2:
-            raise
-        raise Failure(spoken(error.message)) from None
-    except FastPubPrivError as error:
-        raise type(error)(spoken(str(error))) from None
-
-
-def _opened(settings: Named) -> Any:
-    """Open the files, with columns of text; an error about other columns of text says how to read these."""
-    from fastpubpriv.cli.opened_files import derived, public_source
+def _reading(settings: Named) -> Named:
+    """Return how the files are read: with columns of text, and without those of weights."""
+    from fastpubpriv.cli.opened_files import derived, joined_lines
     from fastpubpriv.sources.labeled import class_texts, column_texts
-    from fastpubpriv.sources.open import names_of_table
+    from fastpubpriv.sources.open import names_of_table, texts_of_column
     from fastpubpriv.training import huber_loss
 
     loss = settings["loss"]
@@ -107,53 +30,50 @@ def _opened(settings: Named) -> Any:
         settings["loss"] = huber_loss(threshold)
     label = settings["label"]
     names = None
-    public = derived(settings, settings["public_path"])
-    path = public_source(public, None, settings["join_quoted_lines"])
+    public = settings["public_path"]
+    if settings["join_quoted_lines"]:
+        public = joined_lines(public, None)
+    public = derived(settings, public)
     if isinstance(settings["class_weight"], tuple):  # of pairs, or a word
         settings["class_weight"] = dict(settings["class_weight"])
     pairs = itertools.chain.from_iterable(settings["categories"])
     categories: Any = dict(pairs) or None
     settings["categories"] = categories
-    texts = column_texts(categories, path)
+    texts = column_texts(categories, public)
     if loss in CLASSES:
-        names = class_texts(settings["classes"], path, None, label)
+        names = class_texts(settings["classes"], public, None, label)
+    elif label is not None and not settings["join_quoted_lines"]:
+        are_texts = texts_of_column(public, label) is not None
+        advice = "pass --loss logistic for two of them, --loss softmax for more"
+        refuse(are_texts, f"--label: labels of text, as in {label!r}, are classes: {advice}")
     both = texts if names is None or label is None else {**texts, label: names}
     if texts:
         settings["categories"] = {**categories, **texts}
     settings |= {} if names is None else {"classes": names}
-    private_alone = () if label in (None, *(names_of_table(path) or (label,))) else (label,)
+    private_alone = () if label in (None, *(names_of_table(public) or (label,))) else (label,)
     if label is not None and settings["columns"] is not None:
         # Columns named by --categories are features as well.
         listed = dict.fromkeys([*settings["columns"], *(categories or ()), label])
         settings["columns"] = [name for name in listed if name not in private_alone]
-    weights = [
-        each
-        for each in (settings["weights_pub"], settings["weights_priv"])
-        if isinstance(each, str)
-    ]
-    hint = "columns of text are read with --categories, such as --categories carrier,origin"
-    try:
-        return prepare(
-            settings, texts=both, without=weights, hint=hint, private_alone=private_alone
-        )
-    except InputError as error:
-        if label is not None and f"{label!r} (" in str(error):
-            hint = "labels of text are classes: pass --loss logistic for two of them, --loss softmax for more"
-        raise InputError(
-            f"{error}; {hint}" if "not numeric in" in str(error) else str(error)
-        ) from None
+    weights = [settings[name] for name in WEIGHTS if isinstance(settings[name], str)]
+    return {
+        "texts": both,
+        "without": weights,
+        "hint": TEXTS_ARE_READ,
+        "private_alone": private_alone,
+    }
 
 
 @estimator(
     "train",
     "Regression on {n:,} private rows",
-    opening=_opened,
+    reading=_reading,
     loss="loss huber_threshold",
     y_priv="",
     y_pub="",
     max_memory="",
 )
-def train(opened: Any, settings: Named, arguments: Named) -> None:
+def train(inputs: Any, settings: Named, arguments: Named) -> None:
     """A linear model of a label on private rows, starting from public ones: regression, classes, counts.
 
     A private row with a missing label is ignored; one with a missing cell too, unless public cells of that column are
@@ -194,53 +114,45 @@ def train(opened: Any, settings: Named, arguments: Named) -> None:
         --reference carrier=UA --rho 0.1
     $ fastpubpriv train --loss softmax --private p.csv --public q.csv --label species --classes cat,dog,fox --rho 0.5
     """
-    from fastpubpriv.cli import opened_files
+    from fastpubpriv.cli.opened_files import is_table, joined_lines
     from fastpubpriv.sources.open import public_rows
     from fastpubpriv.validation import did_you_mean
 
     label = settings["label"]
-    columns = opened.private.columns
+    names = inputs.names
+    is_named = is_table(settings["private_path"])
     label_alone = (
         "--label names a column of a table, and is left out for .npy files: their last column is it"
     )
-    refuse((label is None) != (columns is None), label_alone)
-    arguments |= {
-        "loss": settings["loss"],
-        "label": -1 if label is None else label,
-        "x_pub": opened.public,
-    }
-    opened.public = None  # not drawn
-    if columns is not None:
-        wrong = did_you_mean(label, columns)
+    refuse((label is None) == is_named, label_alone)
+    arguments |= {"loss": settings["loss"], "label": -1 if label is None else label}
+    if is_named:
+        wrong = did_you_mean(label, names)
         refuse(
-            label not in columns,
+            label not in names,
             f"--label: {label[:80]!r} is not a column of the private file that can be read{wrong}",
         )
         for name in settings["categories"] or ():
-            wrong = f"is not a column of both files{did_you_mean(name, columns)}"
-            refuse(name not in columns, f"--categories: {name[:80]!r} {wrong}")
-        if not opened_files.is_table(settings["public_path"]):
-            order = [place for place, name in enumerate(columns) if name != label]
-            arguments["x_pub"] = arguments["x_pub"][:, [*order, columns.index(label)]]
-    if isinstance(name := settings["weights_pub"], str):
-        table = opened_files.derived(settings, settings["public_path"])
-        public = opened_files.public_source(table, [name], settings["join_quoted_lines"])
-        weights = public_rows(public, columns=[name], argument="--weights-pub")
-        arguments["weights_pub"] = weights[:, 0]
-    if (name := settings["weights_priv"]) is not None:
-        refuse(
-            columns is None, "--weights-priv names a column, and .npy files have none: save a table"
-        )
-        arguments["weights_priv"] = opened_files.opened_rows(
-            opened.source, [name], settings["join_quoted_lines"]
-        )
+            wrong = f"is not a column of both files{did_you_mean(name, names)}"
+            refuse(name not in names, f"--categories: {name[:80]!r} {wrong}")
+    if inputs.columns is not None:
+        arguments["columns"] = [name for name in inputs.columns if name != label]
+    unnamed = "--weights-priv names a column, and .npy files have none: save a table"
+    refuse(settings["weights_priv"] is not None and not is_named, unnamed)
+    if settings["join_quoted_lines"]:  # the opened rows have no column of weights
+        if isinstance(name := settings["weights_pub"], str):
+            public = joined_lines(settings["public_path"], [name])
+            weights = public_rows(public, columns=[name], argument="--weights-pub")
+            arguments["weights_pub"] = weights[:, 0]
+        if (name := settings["weights_priv"]) is not None:
+            arguments["weights_priv"] = joined_lines(settings["private_path"], [name])
 
 
-train.callback = in_words_of_options()(train.run)
+train.callback = in_words_of_options(spoken)(train.run)
 
 
 @options.command()
-@in_words_of_options()
+@in_words_of_options(spoken)
 def predict(model_path: Path, rows_path: Path, out_path: Path, level: float | None) -> None:
     """Labels of rows by a model that `train` wrote, one line for each row.
 

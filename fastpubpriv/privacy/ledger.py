@@ -357,7 +357,7 @@ class Ledger:
         hidden = max(len(entries) - MOST_IN_PAGE, 0)
         del rows[1 : 1 + hidden]
         label = "" if self._label is None else f": {self._label}"
-        notes = [f"{short(left)} of {short(self._total.cost)} is left"]
+        notes = [self.left]
         if hidden:
             notes.append(f"{hidden:,} earlier debits are not shown; entries has all of them")
         notes.append(self._relation.statement)

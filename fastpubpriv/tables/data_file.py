@@ -5,15 +5,20 @@ No other module of the package is needed but errors: `--help` must not wait for 
 
 from __future__ import annotations
 
+import contextlib
 import difflib
 import os
 import re
 import tomllib
+from collections.abc import Mapping
 from fractions import Fraction
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from fastpubpriv.errors import InputError
+
+if TYPE_CHECKING:
+    from fastpubpriv.privacy import Budget
 
 NUMBER = re.compile(r"[+-]?(\d{1,40}(\.\d{0,40})?|\.\d{1,40})([eE][+-]?\d{1,3})?|\d{1,40}/\d{1,40}")
 WITH = "with"  # key of the table of columns that texts define
@@ -32,18 +37,31 @@ def exact(text: str) -> Fraction:
     return Fraction(text)
 
 
-def parts_of_total(text: str) -> dict[str, Fraction]:
-    """Return the parts of a total such as "rho=2" or "epsilon=4,delta=1e-5" by name; no part for another text."""
+def budget_of(parts: Mapping[str, Fraction]) -> Budget | None:
+    """Return the budget whose parts these are, such as rho, or epsilon and delta; None if no budget has them."""
+    from fastpubpriv.privacy import ZCDP, ApproxDP, PureDP
+
+    kinds: tuple[type[Budget], ...] = (ZCDP, ApproxDP, PureDP)
+    for kind in kinds:
+        if parts.keys() == {*kind.parts}:
+            return kind(**parts)
+    return None
+
+
+def total_of(text: str, argument: str = "ledger_total") -> Budget:
+    """Return the budget of a text such as "rho=2" or "epsilon=4,delta=1e-5"; raise InputError for another one."""
     words = text.split(",")
-    try:
-        parts = {
-            name.strip(): exact(number.strip())
-            for name, _, number in (word.partition("=") for word in words)
-        }
-    except ValueError:
-        return {}
-    known = parts.keys() <= {"rho", "epsilon", "delta"}
-    return parts if known and len(parts) == len(words) else {}
+    parts: dict[str, Fraction] = {}
+    with contextlib.suppress(ValueError):
+        for word in words:
+            name, _, number = word.partition("=")
+            parts[name.strip()] = exact(number.strip())
+    total = budget_of(parts)
+    if total is None or len(parts) < len(words):
+        raise InputError(
+            f"{argument} must look like rho=2, epsilon=4 or epsilon=4,delta=1e-5; got {text[:80]!r}"
+        )
+    return total
 
 
 def read_data_file(path: str | os.PathLike[str]) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from typing import Any, NoReturn, Self
 
 from fastpubpriv._types import Keep, RowsPerPerson
 from fastpubpriv.errors import BudgetError, FastPubPrivError, InputError
-from fastpubpriv.privacy import ZCDP, ApproxDP, Budget, Cost, Ledger, Neighbors, PureDP
+from fastpubpriv.privacy import Budget, Cost, Ledger, Neighbors
 from fastpubpriv.release.account import check_ledger
 from fastpubpriv.sources.arrow_streams import StreamTable
 from fastpubpriv.sources.bound import (
@@ -20,7 +20,7 @@ from fastpubpriv.sources.bound import (
 )
 from fastpubpriv.sources.person_table import in_words, name_of_persons, stand_in
 from fastpubpriv.tables.bound_functions import BoundFunctions
-from fastpubpriv.tables.data_file import WITH, parts_of_total, read_data_file
+from fastpubpriv.tables.data_file import WITH, read_data_file, total_of
 
 NO_TOTAL = (
     "a table without a total cannot say what is left: pass total=ZCDP(rho=1), what all calls together may cost, or ledger=, "
@@ -279,20 +279,6 @@ def _restored(state: dict[str, Any]) -> PrivateTable:
     table = PrivateTable(named.pop("x_priv"), **named)
     table.binding.choice = choice
     return table._with(conditions, columns) if conditions or columns else table
-
-
-def total_of(text: str) -> Budget:
-    """Return the budget that a text such as "rho=1" or "epsilon=4,delta=1e-5" describes; raise InputError for another one."""
-    kinds: dict[frozenset[str], type[Budget]] = {
-        frozenset(kind.parts): kind for kind in (ZCDP, ApproxDP, PureDP)
-    }
-    parts = parts_of_total(text)
-    kind = kinds.get(frozenset(parts))
-    if kind is None:
-        raise InputError(
-            f"ledger_total must look like rho=2, epsilon=4 or epsilon=4,delta=1e-5; got {text[:80]!r}"
-        )
-    return kind(*(parts[name] for name in kind.parts))
 
 
 def opened_ledger(total: Any, ledger: Any, person: Any) -> Ledger:

@@ -144,6 +144,22 @@ def test_conditions_and_columns_are_options_and_keys(tmp_path):
     assert Ledger.from_file(tmp_path / "visits.ledger").spent == ZCDP(0.5).cost
 
 
+@pytest.mark.parametrize("bound", [{}, {"person": "patient", "rows_per_person": 1}])
+def test_a_command_has_the_bits_of_the_method(tmp_path, bound):
+    files(tmp_path)
+    private = tmp_path / "visits.parquet"
+    public = tmp_path / "volunteers.csv"
+    options = [f"--{name.replace('_', '-')}={value}" for name, value in bound.items()]
+    rows = ("--private", private, "--public", public, "--where", "age >= 50")
+    printed = answer(tmp_path, *MEAN, *rows, "--seed", "1", *options)
+
+    table = PrivateTable(private, x_pub=public, total=ZCDP(1), **bound).where("age >= 50")
+    result = table.estimate_mean(columns=["cost"], budget=ZCDP(1) / 12, random_state=1)
+
+    assert printed["mean"] == result.mean.tolist()
+    assert printed["n_pub"] == result.n_pub
+
+
 def test_new_columns_alone_are_read_from_a_public_csv_file(tmp_path):
     more = {"double": "cost * 2", "band": "bin(age, 30, 50, 70)"}
     path = files(tmp_path, **{WITH: more})

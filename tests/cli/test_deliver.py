@@ -334,8 +334,8 @@ def test_ctrl_c_before_the_debit(files, monkeypatch):
 
 
 def mean_that_pays_and(monkeypatch, end):
-    def pay(rows, *, ledger, budget, **options):
-        ledger.debit(budget, name="mean")
+    def pay(table, *, budget, **options):
+        table.binding.ledger.debit(budget, name="mean")
         end()
 
     monkeypatch.setattr(fpp, "estimate_mean", pay)

@@ -138,11 +138,8 @@ def test_ledger_pays_and_refuses(files):
     arguments = ["mean", "--private", "p.npy", "--public", "q.npy", "--ledger", "l", "--rho"]
     assert "--ledger-total" in said(invoke(*arguments, "0.25", code=2))
     assert not Path("l").exists()
-    assert (
-        "rho = 0.75 remains of rho = 1"
-        in invoke(*arguments, "0.25", "--ledger-total", "rho=1").stdout
-    )
-    assert "rho = 0.25 remains of rho = 1" in invoke(*arguments, "0.5").stdout
+    assert "rho 0.75 of 1 left" in invoke(*arguments, "0.25", "--ledger-total", "rho=1").stdout
+    assert "rho 0.25 of 1 left" in invoke(*arguments, "0.5").stdout
     assert "larger than what remains" in said(
         invoke(*arguments, "0.5", "--json", "out.json", code=2)
     )

@@ -9,7 +9,7 @@ import pytest
 from command_cases import runner, said
 
 import fastpubpriv as fpp
-from fastpubpriv.cli.training_commands import spoken
+from fastpubpriv.cli.spoken import spoken
 
 MODEL = "--json model.json -q"
 
