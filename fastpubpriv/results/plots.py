@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import io
+import itertools
 import math
 import textwrap
 from collections.abc import Sequence
@@ -16,8 +17,10 @@ import numpy as np
 from fastpubpriv import validation
 from fastpubpriv._types import FloatArray
 from fastpubpriv.errors import InputError
+from fastpubpriv.results.fields import drawn_of
 from fastpubpriv.results.gaussians import circle, clipped, ellipse
 from fastpubpriv.results.public_draws import t_quantile
+from fastpubpriv.results.result_tables import Lines, declared_numbers
 
 # Colors that are distinguishable in grayscale and by color-blind readers.
 PALETTE = ("#0b5fa5", "#d1690e", "#3b8f5a", "#8a5aa8", "#7a7a7a", "#b0304f")
@@ -73,16 +76,18 @@ class Estimate:
         )
 
     def _on(self, places: Sequence[int]) -> Estimate:
-        """Return the part on these lines (ascending indices), with rows renumbered among them."""
+        """Return the part on these lines, with rows renumbered in their order."""
         rows = np.arange(len(self.mean)) if self.rows is None else self.rows
         chosen = np.flatnonzero(np.isin(rows, places))
+        order = np.argsort(places)
+        found = np.searchsorted(places, rows[chosen], sorter=order)
         lower, upper = (end[chosen] for end in self._ends)
         return Estimate(
             self.label,
             self.mean[chosen],
             lower,
             upper,
-            np.searchsorted(places, rows[chosen]),
+            order[found],
             self.style,
         )
 
@@ -217,6 +222,62 @@ def heading(name: str, width: int) -> str:
     return "\n".join(shown).replace("$", r"\$")  # else two of them would be a formula
 
 
+def plot_lines(
+    value: Any, level: float, public: Sequence[Estimate], *, path: str | Path | None, ax: Any
+) -> Any:
+    """Draw the declared numbers of a value, a line for each, and estimates of public rows; return the figure."""
+    drawn = drawn_of(type(value))
+    estimates = []
+    for name, declaration in drawn.items():
+        numbers, ends = declared_numbers(value, name, declaration, level)
+        if numbers is not None:
+            mean, *interval = map(_flat, (numbers, *(ends or ())))
+            lower, upper = interval or (None, None)
+            style: Literal["bar", "point"] = "bar" if declaration.bars else "point"
+            estimates.append(Estimate(declaration.drawn, mean, lower, upper, style=style))
+    first = next(iter(drawn.values()))
+    label = value._axis_label(first)
+    if estimates[0].lower is not None:
+        label += f", with {level:.0%} intervals"
+        label += f" of {first.interval_of}" if first.interval_of else ""
+    lines = Lines.of(value)
+    others = [axis for axis in lines.axes if axis != "dim"]
+    line_axis = others[-1] if others else "dim"
+    across = tuple(axis for axis in lines.axes if axis != line_axis)
+    return plot_forest(
+        [*estimates, *public],
+        lines.along((line_axis,), lines.joined((line_axis,))),
+        groups=_panels(value, lines, across),
+        apart="dim" in across and value.dim > 1,
+        zero=first.zero,
+        label=label,
+        path=path,
+        ax=ax,
+    )
+
+
+def _flat(numbers: Any) -> FloatArray:
+    return np.asarray(numbers, dtype=np.float64).reshape(-1)
+
+
+def _panels(value: Any, lines: Lines, across: tuple[str, ...]) -> Groups | None:
+    """Return a panel for each entry of the axes `across`, or without these for neighbors of one unit; None for columns alone."""
+    if lines.axes == ("dim",):
+        return None
+    if across:
+        titles = lines.joined(across)
+        of_lines = lines.along(across, np.arange(len(titles)))
+    else:
+        units = value._units() or [""] * len(lines)
+        runs = [len(list(run)) for _, run in itertools.groupby(units)]
+        titles = [""] * len(runs)
+        of_lines = np.repeat(np.arange(len(runs)), runs)
+    places: dict[int, list[int]] = {}
+    for place in value._drawn_places():
+        places.setdefault(int(of_lines[place]), []).append(place)
+    return [(titles[panel], own) for panel, own in places.items()] or [("", [])]
+
+
 def plot_forest(
     estimates: Sequence[Estimate],
     names: Sequence[str],
@@ -234,7 +295,7 @@ def plot_forest(
     # An interval that is unbounded, or far longer than all others, is cut at the edge and ends in an arrow.
     numbered = groups is None and len(names) > MOST_LINES
     groups = groups or [("", [place]) for place in range(len(names))]
-    if len(names) > MOST_LINES and not numbered:
+    if sum(len(places) for _, places in groups) > MOST_LINES and not numbered:
         groups, left_out = _shortened(estimates[0], groups, zero)
         label += left_out
     together = [place for _, places in groups for place in places]
