@@ -51,10 +51,8 @@ class OfCompleteRows(Result):
         clipped = [getattr(self, f"complete_rows_{end}", 0.0) for end in ("below", "above")]
         released = (self.complete_rows, self.complete_rows_std, *clipped)
         value, std, below, above = (math.nan if part is None else part for part in released)
-        width = normal_quantile(0.5 + level / 2.0) * std
-        lower, upper = np.clip(
-            [value - width - below, value + width + above], 0.0, self._most_rows
-        ).tolist()
+        ends = gaussians.ends_about(value, value, std, below, above, level)
+        lower, upper = np.clip(ends, 0.0, self._most_rows).tolist()
         return lower, upper
 
     def _complete_in_words(self, level: float) -> str:
@@ -523,15 +521,9 @@ class PCAResult(OfCompleteRows):
         if self.along is None:
             unknown = np.full(len(self.eigenvalues), np.nan)
             return unknown, unknown.copy()
-        along, std, below, above = map(
-            np.asarray, (self.along, self.along_std, self.along_below, self.along_above)
-        )
-        width = normal_quantile(0.5 + level / 2.0) * std
-        lower = along - width - below
-        upper = along + width + above
-        return np.maximum(np.minimum(lower, self.eigenvalues), 0.0), np.maximum(
-            upper, self.eigenvalues
-        )
+        errors = (self.along_std, self.along_below, self.along_above)
+        lower, upper = gaussians.ends_about(self.eigenvalues, self.along, *errors, level)
+        return np.maximum(lower, 0.0), upper
 
     def transform(self, rows: Any) -> FloatArray:
         """Project rows (n, dim) onto the components, (n, n_components); columns of a frame are matched by name.
@@ -711,8 +703,7 @@ class GaussianResult(OfCompleteRows):
             if x_pub is not None:
                 rows = self._public(x_pub, gaps=True)
                 rows = rows[np.isfinite(rows).all(axis=1)]  # as of the private ones: complete rows
-            ends = gaussians.public_bounds(self.diagnostics) if bounds is None else bounds
-            box = validation.column_bounds(ends, self.dim, endless=True)
+            box = gaussians.drawn_box(bounds, self.diagnostics, self.dim)
             return plots.plot_ellipses(
                 self, path=path, ax=ax, level=level, ends_level=LEVEL, points=rows, box=box
             )
