@@ -334,13 +334,17 @@ def compared(
     lines = lines or (f"{first} {SIGNS[kind]} {second}",)
     part_reasons = []
     for line, value in enumerate(answer.value.tolist()):
-        parts = [place * len(lines) + line for place in places] if result.part_reasons else []
-        causes = [reason for part in parts for reason in result.part_reasons[part]]
+        causes: list[Reason] = []
+        for place in places if result.part_reasons else ():
+            part = place * len(lines) + line
+            causes.extend(result.part_reasons[part])
         if math.isnan(value):
             causes.append(Reason.UNRESOLVED)
         part_reasons.append(ordered(causes))
     if most is not None:
-        within = (-most, most) if kind == "difference" else (0.0, math.inf)
+        within = (0.0, math.inf)
+        if kind == "difference":
+            within = (-most, most)
         answer = Estimated(*(np.clip(each, *within) for each in answer))
     return Comparison(
         kind=kind,
@@ -388,21 +392,25 @@ class Comparable(Drawn):
         lines = Lines.of(self)
         of_groups = lines.axes[0] == "groups"
         names = self.groups if of_groups else self.labels
-        places = named_pair(names, a, b, "group" if of_groups else "column")
+        what = "group" if of_groups else "column"
+        places = named_pair(names, a, b, what)
         name, declaration = next(iter(drawn_of(type(self)).items()))
         numbers, ends = declared_numbers(self, name, declaration, level)
         by_name = [each.reshape(len(names), -1) for each in (numbers, *ends)]
         pair = [Estimated(*(each[place] for each in by_name)) for place in places]
         # Groups have no rows in common; how the errors of columns go together is not known.
         correlation = 0.0 if of_groups else None
+        answer = answer_of(kind, pair, correlation)
+        others = lines.axes[1:]
+        names_of_lines = lines.joined(others) if others else ()
         return compared(
             self,
             kind,
-            answer_of(kind, pair, correlation),
+            answer,
             (a, b),
             places,
             of=declaration.label or "",
-            lines=lines.joined(lines.axes[1:]) if lines.axes[1:] else (),
+            lines=names_of_lines,
             level=level,
             correlation=correlation,
         )

@@ -28,6 +28,7 @@ from fastpubpriv.results.result_tables import (
     listed_facts,
     number,
     percent,
+    scale_of,
     with_ends,
     with_reasons,
 )
@@ -212,7 +213,7 @@ class Description(Result):
         first: list[TableColumn] = []
         last: list[TableColumn] = []
         for name, values, ends in self._estimates(level):
-            scale = np.nan_to_num(ends[1] / 4.0 - ends[0] / 4.0, posinf=0.0)
+            scale = np.nan_to_num(scale_of(*ends), posinf=0.0)
             added = with_ends(name, values, ends, scale, (f"{name}_lower", f"{name}_upper"))
             added = [each._replace(values=[*each.values.tolist(), *blank]) for each in added]
             # the interval ends of others are at the right of the table
@@ -223,13 +224,16 @@ class Description(Result):
         missing, present = self._counted
         count = TableColumn("count", np.array(present), rows)
         # With several rows per person those that a person does not have are counted with the missing numbers.
-        gaps = [] if np.isnan(missing).any() else [TableColumn("missing", np.array(missing), rows)]
-        tops = [""] * self.numbers + [_top_in_words(counts) for counts in self.texts]
+        gaps = []
+        if not np.isnan(missing).any():
+            gaps.append(TableColumn("missing", np.array(missing), rows))
+        tops = [""] * self.numbers
+        tops += [_top_in_words(counts) for counts in self.texts]
         words = [*with_reasons(self.part_reasons), TableColumn("top", tops)]
-        widths = zip(PARTS, self.interval_parts(level).T.tolist(), strict=True)
-        more = [
-            TableColumn(f"width_{name.split()[0]}", [*values, *blank]) for name, values in widths
-        ]
+        more = []
+        for name, widths in zip(PARTS, self.interval_parts(level).T.tolist(), strict=True):
+            title = f"width_{name.split()[0]}"
+            more.append(TableColumn(title, [*widths, *blank]))
         columns = [*gaps, *first, *words, count, *last]
         return Table("column", self.labels, columns, more=more, units=self.labels)
 

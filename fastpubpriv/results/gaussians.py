@@ -25,7 +25,8 @@ def ends_about(
     """Return the ends of normal intervals about `center`, with an allowance on each side, extended to contain `point`."""
     width = normal_quantile(0.5 + level / 2.0) * std
     lower = np.minimum(center - width - below, point)
-    return lower, np.maximum(center + width + above, point)
+    upper = np.maximum(center + width + above, point)
+    return lower, upper
 
 
 @value_class
@@ -110,10 +111,14 @@ def drawn_box(
     """Return the range that a plot shows, (dim,) each: `bounds`, by default those of the call; infinite without."""
     if bounds is None and "bounds" in diagnostics:
         low, high = diagnostics["bounds"]
-        low = [-math.inf if each is None else each for each in low]
-        bounds = low, [math.inf if each is None else each for each in high]
-    endless = np.full(dim, -math.inf), np.full(dim, math.inf)
-    return validation.column_bounds(bounds, dim, endless=True) or endless
+        lowest = [-math.inf if end is None else end for end in low]
+        highest = [math.inf if end is None else end for end in high]
+        bounds = lowest, highest
+    box = validation.column_bounds(bounds, dim, endless=True)
+    if box is None:
+        endless = np.full(dim, math.inf)
+        return -endless, endless
+    return box
 
 
 def correlation_of(covariance: FloatArray) -> FloatArray:

@@ -258,13 +258,13 @@ class LinearModel(Drawn):
         return [place for place in places if place % (len(self.terms) + 1)]  # no intercepts
 
     def _axis_label(self, declaration: Declaration) -> str:
-        bases = dict.fromkeys(
-            "its reference"
-            if self.design["columns"][source] in self._references
-            else "the mean of the public rows"
-            for source in itertools.compress(self.design.get("source", ()), self._is_level)
-        )
-        of_level = f"; of a level, from {' or '.join(bases)}" if bases else ""
+        bases = []
+        for source in itertools.compress(self.design.get("source", ()), self._is_level):
+            has_reference = self.design["columns"][source] in self._references
+            bases.append("its reference" if has_reference else "the mean of the public rows")
+        of_level = ""
+        if bases:
+            of_level = f"; of a level, from {' or '.join(dict.fromkeys(bases))}"
         return f"{_UNITS.get(self.loss, 'label')} per unit of the column{of_level}"
 
     def _axis(self, axis: str) -> tuple[str, Sequence[Any]]:

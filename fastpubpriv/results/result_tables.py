@@ -184,18 +184,12 @@ def table_of(value: Any, level: float) -> Table:
     reasons = with_reasons(parts) if len(parts) == len(lines) else []
     labels = lines.along(lines.axes[:1], lines.names[0])
     by = getattr(value, "by", ())
+    table = Table(lines.titles[0], labels, [*heads, *before, *reasons, *behind], more=more)
     if len(by) > 1:
-        labels = [label if isinstance(label, tuple) else (label,) * len(by) for label in labels]
-    return Table(
-        lines.titles[0],
-        labels,
-        [*heads, *before, *reasons, *behind],
-        more=more,
-        left_out=value._left_out,
-        parts_of_labels=by if len(by) > 1 else (),
-        rounded=value._rounded,
-        units=value._units(),
-    )
+        tuples = [label if isinstance(label, tuple) else (label,) * len(by) for label in labels]
+        table = replace(table, labels=tuples, parts_of_labels=by)
+    rounded = value._rounded
+    return replace(table, left_out=value._left_out, rounded=rounded, units=value._units())
 
 
 def declared_numbers(
