@@ -226,7 +226,7 @@ class MeanResult(OfCompleteRows, Comparable):
     def standard_error(self) -> FloatArray:
         """Standard error of the estimate from privacy noise, sampling and clipping, (dim,)."""
         total: FloatArray = np.hypot(self.noise_std, self.sampling_std)
-        return np.hypot(total, self._clipping)
+        return np.asarray(np.hypot(total, self._clipping))
 
     @property
     def _clipping(self) -> Any:
