@@ -134,7 +134,7 @@ def lists_of(names: Sequence[str] | None, given: Any) -> list[Any]:
 def require_listed(settings: Named, lists: Sequence[Any], what: str) -> None:
     """Raise InputError, before anything is spent, if what is compared is no group, or key, of the lists of all columns."""
     from fastpubpriv.results.by_key import MISSING, OTHER
-    from fastpubpriv.results.comparisons import label_of
+    from fastpubpriv.results.result_tables import label_of
 
     if any(names is None for names in lists):
         return  # those of the public rows

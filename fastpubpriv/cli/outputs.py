@@ -39,13 +39,13 @@ from fastpubpriv.privacy import Neighbors
 from fastpubpriv.results import base, result_tables
 from fastpubpriv.results.base import shown
 from fastpubpriv.results.by_key import CountResult, GroupMeans
-from fastpubpriv.results.comparisons import Comparison, label_of
+from fastpubpriv.results.comparisons import Comparison
 from fastpubpriv.results.estimates import GaussianResult, MeanResult
 from fastpubpriv.results.histogram import HistogramResult
 from fastpubpriv.results.json_fields import plain
 from fastpubpriv.results.person_counts import PersonCounts
 from fastpubpriv.results.ranks import QuantileResult
-from fastpubpriv.results.result_tables import Facts, Table
+from fastpubpriv.results.result_tables import Facts, Table, label_of
 
 Shown = Any  # a result with a plot
 Drawn = Callable[[Shown], dict[str, Any]]  # the arguments of its plot

@@ -19,12 +19,12 @@ from typing import Any, ClassVar, Self, get_type_hints
 import numpy as np
 
 from fastpubpriv import validation
-from fastpubpriv._types import FloatArray
+from fastpubpriv._types import BoolArray, FloatArray
 from fastpubpriv.errors import InputError
 from fastpubpriv.privacy import ZCDP, ApproxDP, Budget, Cost, Neighbors, PureDP
 from fastpubpriv.privacy.budgets import short
 from fastpubpriv.privacy.conversions import best_epsilon
-from fastpubpriv.results.fields import declaration_of, fields_of, value_class
+from fastpubpriv.results.fields import PARTS, declaration_of, fields_of, value_class
 from fastpubpriv.results.json_fields import (
     FORMAT_VERSION,
     plain,
@@ -47,6 +47,7 @@ from fastpubpriv.results.reasons import (
 )
 from fastpubpriv.results.result_tables import (
     Facts,
+    Lines,
     Table,
     bracketed,
     cell_text,
@@ -285,7 +286,22 @@ class Value:
 
     def _axis(self, axis: str) -> tuple[str, Sequence[Any]]:
         """Return the title of the labels of an axis, and the labels; without a title the axis has a declared column."""
+        if axis == "parts":
+            return "", [name.split()[0] for name in PARTS]
         raise KeyError(axis)
+
+    # Whether all texts round the numbers of the table; otherwise only those for a terminal do.
+    _rounded: ClassVar[bool] = False
+
+    @property
+    def _left_out(self) -> BoolArray:
+        """Which lines texts and plots leave out."""
+        return np.zeros(len(Lines.of(self)), dtype=bool)
+
+    def _units(self) -> Sequence[str]:
+        """Return the unit of the numbers of each line; empty if all have one."""
+        lines = Lines.of(self)
+        return lines.along(("dim",), self._axis("dim")[1]) if "dim" in lines.axes else ()
 
     def _table(self, level: float) -> Table:
         """Return the table, with intervals at this level if it has any; by default that of the declarations."""
@@ -547,6 +563,10 @@ class Result(Value):
                 raise InputError(f"this JSON text is not a {cls.__name__}: {fault}")
         return fields
 
+    def _facts_of_rows_used(self, level: float) -> Facts:
+        """Return the fact that says how many rows the answers use, where that is not the number of all rows."""
+        return []
+
     def _contents(self, level: float) -> Contents:
         table, own = super()._contents(level)
         public = f"{self.n_pub:,}" if self.n_pub else "no"
@@ -560,6 +580,7 @@ class Result(Value):
         return table, [
             ("Answers about", self._about_at(level)),
             sizes,
+            *self._facts_of_rows_used(level),
             *own,
             *explained(self.reasons, self._judged_parts, self._causes),
             ("Spent", explain(self.spent, self.releases)),

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from abc import abstractmethod
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,25 +13,31 @@ import numpy as np
 from fastpubpriv import validation
 from fastpubpriv._types import BoolArray, FloatArray, IntArray
 from fastpubpriv.privacy.noise_quantiles import deviations
-from fastpubpriv.results import plots
-from fastpubpriv.results.base import LEVEL, Result
+from fastpubpriv.results.base import LEVEL
 from fastpubpriv.results.comparisons import (
     Comparable,
     Comparison,
     Estimated,
-    KeyPair,
     Kind,
-    Numbers,
     answer_of,
-    as_shown,
-    label_of,
+    compared,
+    named_pair,
     ratio_of,
 )
+from fastpubpriv.results.drawn import Drawn
 from fastpubpriv.results.fields import array, column, value_class
-from fastpubpriv.results.interval_parts import PARTS, half_widths, width_columns, width_facts
+from fastpubpriv.results.interval_parts import half_widths, width_facts
 from fastpubpriv.results.publishable import publishable, whole_ends
 from fastpubpriv.results.reasons import PartReasons, Reason
-from fastpubpriv.results.result_tables import ROUNDED_COLUMNS, Facts, Table, percent, table_of
+from fastpubpriv.results.result_tables import (
+    ROUNDED_COLUMNS,
+    Facts,
+    Table,
+    as_shown,
+    label_of,
+    percent,
+    table_of,
+)
 
 OTHER = "(other)"
 MISSING = "(missing)"
@@ -51,15 +57,9 @@ def place_of(keys: Sequence[Part | Key], key: Any) -> int:
 
 def key_axis(by: tuple[str, ...], keys: Sequence[Part | Key]) -> tuple[str, Sequence[Any]]:
     """Return the title and the labels of an axis of keys: tuples where several columns form a key."""
-    if len(by) == 1:
-        return by[0], [key[0] if isinstance(key, tuple) else key for key in keys]
-    return ", ".join(by), [key if isinstance(key, tuple) else (key,) * len(by) for key in keys]
-
-
-def table_by(result: Any, level: float, **more: Any) -> Table:
-    """Return the table of a result whose lines begin with a key; `more` are further fields of it."""
-    parts = result.by if len(result.by) > 1 else ()
-    return dataclasses.replace(table_of(result, level), parts_of_labels=parts, **more)
+    return ", ".join(by), [
+        key[0] if len(by) == 1 and isinstance(key, tuple) else key for key in keys
+    ]
 
 
 def named_by(by: tuple[str, ...], keys: Sequence[Part | Key]) -> bool:
@@ -67,8 +67,49 @@ def named_by(by: tuple[str, ...], keys: Sequence[Part | Key]) -> bool:
     return bool(by) and all(len(key) == len(by) for key in keys if isinstance(key, tuple))
 
 
+class CountsByKey(Drawn):
+    """Base class of released counts of keys, of which texts and plots show whole numbers."""
+
+    __slots__ = ()
+
+    by: tuple[str, ...]
+    keys: tuple[Key, ...]
+    counts: FloatArray
+    noise_std: float
+    noise_law: str
+
+    _main = "keys"
+    _parted = "counts"
+    _line_axes = ("keys",)
+    _rounded = True
+
+    def __getitem__(self, key: Any) -> float:
+        """Return the count of a key, also as it was listed (a date, for one); raise KeyError if it is not among `keys`."""
+        return float(self.counts[place_of(self.keys, key if isinstance(key, tuple) else (key,))])
+
+    def _axis(self, axis: str) -> tuple[str, Sequence[Any]]:
+        return key_axis(self.by, self.keys) if axis == "keys" else super()._axis(axis)
+
+    @abstractmethod
+    def confidence_interval(self, level: float = 0.95) -> tuple[FloatArray, FloatArray]:
+        """Return lower and upper ends, (k,) each, of intervals for the counts."""
+
+    def _whole_ends(self, level: float) -> tuple[IntArray, IntArray]:
+        """Return the ends of the intervals in whole numbers, which contain those that texts show."""
+        lower, upper = self.confidence_interval(level)
+        return np.floor(lower).astype(np.int64), np.ceil(upper).astype(np.int64)
+
+    @property
+    def _count_scale(self) -> float:
+        return max(self.noise_std, LEAST_SCALE)
+
+    def _places_of(self, a: Any, b: Any) -> tuple[int, int]:
+        """Return the places of two different keys; raise InputError for one that is not there."""
+        return named_pair(self._axis("keys")[1], a, b, "key")
+
+
 @value_class
-class CountResult(Result):
+class CountResult(CountsByKey):
     """Released counts of keys.
 
     A part is a key. A named key has "few_rows" if its count is within two noise standard deviations of zero: it may have no rows.
@@ -119,23 +160,20 @@ class CountResult(Result):
     top: int | None = None
     round_to: int = 1
 
-    _main = "keys"
-    _parted = "counts"
-    _line_axes = ("keys",)
-
     def _fits_together(self) -> bool:
         numbers = self.noise_std >= 0.0 and self.round_to >= 1
         return numbers and named_by(self.by, self.keys)
 
-    def __getitem__(self, key: Any) -> float:
-        """Return the count of a key, also as it was listed (a date, for one); raise KeyError if it is not among `keys`."""
-        return float(self.counts[place_of(self.keys, key if isinstance(key, tuple) else (key,))])
-
-    def _axis(self, axis: str) -> tuple[str, Sequence[Any]]:
-        return key_axis(self.by, self.keys) if axis == "keys" else super()._axis(axis)
-
     @property
-    @column("count", ends="_whole_ends", error="_count_scale", unit="rows")
+    @column(
+        "count",
+        ends="_whole_ends",
+        error="_count_scale",
+        unit="rows",
+        drawn="private",
+        bars=True,
+        interval_of="the noise",
+    )
     def published(self) -> IntArray:
         """Counts for readers, (k,): whole, not negative, and where keys were listed with the sum of all rows in use.
 
@@ -265,10 +303,10 @@ class CountResult(Result):
     def _compared(self, kind: Kind, a: Any, b: Any, level: float, of: str) -> Comparison:
         level = validation.confidence_level(level)
         of = validation.choice("of", of, ("rows", "population", "share"))
-        keys = KeyPair.of(self, a, b)
-        r = self._correlation_of(keys.places) if of == "population" else self._correlation
+        places = self._places_of(a, b)
+        r = self._correlation_of(places) if of == "population" else self._correlation
         counts = self._estimated(level, "population" if of == "population" else "rows")
-        pair = [Estimated(*(each[[place]] for each in counts)) for place in keys.places]
+        pair = [Estimated(*(each[[place]] for each in counts)) for place in places]
         answer = answer_of(kind, pair, r)
         most = float(self._most_rows)
         if kind == "difference" and of == "share":
@@ -276,8 +314,8 @@ class CountResult(Result):
             answer = self._in_shares(answer, level, 0.0)
             most = 1.0
         titles = {"rows": "count", "population": "count of the population", "share": "share"}
-        return keys.compared(
-            self, kind, answer, of=titles[of], level=level, correlation=r, most=most
+        return compared(
+            self, kind, answer, (a, b), places, of=titles[of], level=level, correlation=r, most=most
         )
 
     def _correlation_of(self, places: tuple[int, int]) -> float:
@@ -303,37 +341,21 @@ class CountResult(Result):
         last[named] = len(named) - np.searchsorted(highs, lower[named], side="left")
         return first, last
 
-    def plot(
-        self,
-        path: str | Path | None = None,
-        *,
-        level: float = LEVEL,
-        x_pub: Any = None,
-        ax: Any = None,
-    ) -> Any:
-        """Draw the counts of the table with their intervals (needs matplotlib); returns the figure.
-
-        `x_pub` is ignored; it exists because other results draw public rows.
-        `ax` are axes of matplotlib to draw into, in place of a figure of their own.
-        """
-        shown = self._shown_places()
-        shown = shown[~self._hidden[shown]]
-        lower, upper = (ends[shown] for ends in self.confidence_interval(level))
-        names = [label_of(self.keys[place]) for place in shown]
-        published = self.published[shown].astype(np.float64)
-        estimates = [plots.Estimate("private", published, lower, upper, style="bar")]
-        label = f"rows by {', '.join(self.by)}, with {level:.0%} intervals of the noise"
-        groups = [("", list(range(len(shown))))]
-        return plots.plot_forest(estimates, names, groups=groups, label=label, path=path, ax=ax)
-
-    def _shown_places(self) -> IntArray:
+    @property
+    def _places_in_table(self) -> IntArray:
+        """Places of the keys that the table has, in its order."""
         if self.top is not None:
             return self.named[: self.top]
         # Keys with a part that nobody listed come last.
         return np.argsort(self._unnamed, kind="stable")
 
+    def _drawn_places(self) -> list[int]:
+        places = self._places_in_table
+        drawn: list[int] = places[~self._left_out[places]].tolist()
+        return drawn
+
     @property
-    def _hidden(self) -> BoolArray:
+    def _left_out(self) -> BoolArray:
         """Which keys texts and plots leave out, (k,): those with "(other)" or "(missing)", if together they may have no rows."""
         unnamed = self._unnamed
         error = self.noise_std * math.sqrt(np.count_nonzero(unnamed))
@@ -342,7 +364,7 @@ class CountResult(Result):
 
     def _facts_of_hidden(self, level: float) -> Facts:
         """Return the fact that says how many rows have the keys that are left out, if there are any."""
-        hidden = self._hidden
+        hidden = self._left_out
         if self.top is not None or not hidden.any():
             return []
         published = self.published[hidden].sum(keepdims=True)
@@ -364,7 +386,7 @@ class CountResult(Result):
         if min(map(len, levels)) > ROUNDED_COLUMNS + 2:
             return None
         counts = self._by_levels(self.published)
-        if self._hidden.any():
+        if self._left_out.any():
             for axis, level in enumerate(levels):
                 listed = [place for place, part in enumerate(level) if part not in (OTHER, MISSING)]
                 counts = counts.take(listed, axis)
@@ -384,14 +406,6 @@ class CountResult(Result):
         heads = [*map(label_of, across), ALL]
         columns = list(zip(heads, with_margins.T, strict=True))
         return Table(" / ".join(names), [*map(label_of, down), ALL], columns)
-
-    def _whole_ends(self, level: float) -> tuple[IntArray, IntArray]:
-        lower, upper = self.confidence_interval(level)
-        return lower.astype(np.int64), upper.astype(np.int64)
-
-    @property
-    def _count_scale(self) -> float:
-        return max(self.noise_std, LEAST_SCALE)
 
     @property
     @column(
@@ -417,10 +431,8 @@ class CountResult(Result):
         return None if self.top is None else self.rank_interval(level)[1]
 
     def _table(self, level: float) -> Table:
-        shown = self._shown_places().tolist()
-        hidden = self._hidden[shown].tolist()
-        table = table_by(self, level, crossed=self._crossed(), rounded=True)
-        return dataclasses.replace(table.taken(shown), left_out=hidden)
+        table = table_of(self, level).taken(self._places_in_table.tolist())
+        return dataclasses.replace(table, crossed=self._crossed())
 
     def _facts(self, level: float) -> Facts:
         intervals = f"{percent(level)} each, of the counts of {self._rows_in_use}"
@@ -430,13 +442,16 @@ class CountResult(Result):
             intervals += f": about ± {width:,.0f} rows, and √m times that for a margin of m cells; "
             intervals += "to_frame() has the ends, and the shares"
         facts = [("Interval", intervals), *self._facts_of_hidden(level)]
-        if self.rows_used is not None:
-            text = f"{self.rows_used:,.0f} (± {self.noise_std:.3g}, one standard deviation of the noise); shares are of these"
-            facts = [("Rows used", text), *facts]
         facts.append(("Noise", f"{self.noise_law}, standard deviation {self.noise_std:.3g} rows"))
         if self.threshold > 0.0:
             facts.append(("Hidden", f"keys with a noisy count below {self.threshold:.4g} rows"))
         return facts
+
+    def _facts_of_rows_used(self, level: float) -> Facts:
+        if self.rows_used is None:
+            return []
+        text = f"{self.rows_used:,.0f} (± {self.noise_std:.3g}, one standard deviation of the noise); shares are of these"
+        return [("Rows used", text)]
 
     def to_table(self) -> FloatArray:
         """Return the counts as an array with one axis per column of `by`, indexed in the order of `levels`."""
@@ -470,37 +485,49 @@ def rows_counted(result: CountResult) -> float:
 # Means and deviations of groups.
 
 
-def unseen_parts(
+class OfGroups(Comparable):
+    """Base class of results whose parts are numbers of groups, in row-major order.
+
+    Texts and plots leave out the parts of the group of all other rows, which nobody named, while its count is within noise of zero:
+    such a part has no estimate, and "few_rows" as its only reason, which does not enter the status.
+    """
+
+    __slots__ = ()
+
+    by: tuple[str, ...]
+
+    def _fits_together(self) -> bool:
+        return super()._fits_together() and named_by(self.by, self.groups)
+
+    def _axis(self, axis: str) -> tuple[str, Sequence[Any]]:
+        return key_axis(self.by, self.groups) if axis == "groups" else super()._axis(axis)
+
+    @classmethod
+    def _judged(cls, fields: Mapping[str, Any]) -> PartReasons:
+        parts = fields.get("part_reasons", ())
+        left_out = _parts_left_out(fields["groups"], fields[cls._parted], parts)
+        return tuple(own for own, is_out in zip(parts, left_out, strict=False) if not is_out)
+
+    @property
+    def _left_out(self) -> BoolArray:
+        return _parts_left_out(self.groups, getattr(self, self._parted), self.part_reasons)
+
+    def _facts_of_left_out(self) -> Facts:
+        """Return the fact that texts leave parts out, if there are any."""
+        text = "no line: its rows, if there are any, are within noise of none"
+        return [(OTHER, text)] if self._left_out.any() else []
+
+
+def _parts_left_out(
     groups: Sequence[Part | Key], values: FloatArray, parts: PartReasons
-) -> list[bool]:
-    """Return which parts belong to the group of all other rows, which nobody named, while its count is within noise of zero."""
-    # Such a part has no estimate, and "few_rows" as its only reason.
+) -> BoolArray:
+    """Return which parts texts and plots leave out."""
     each_group = values.size // max(len(groups), 1)
     unnamed = [group == OTHER for group in groups for _ in range(each_group)]
     unknown = np.isnan(values).ravel().tolist()
     few = [own == (Reason.FEW_ROWS,) for own in parts]
-    return [all(facts) for facts in zip(unnamed, unknown, few, strict=False)]
-
-
-def judged_parts(
-    groups: Sequence[Part | Key], values: FloatArray, parts: PartReasons
-) -> PartReasons:
-    """Return the reasons of the parts that enter a status: without those of `unseen_parts`."""
-    unseen = unseen_parts(groups, values, parts)
-    return tuple(own for own, left_out in zip(parts, unseen, strict=False) if not left_out)
-
-
-def unseen_facts(unseen: list[bool]) -> Facts:
-    """Return the fact that tables leave the parts of `unseen_parts` out, if there are any."""
-    text = "no line: its rows, if there are any, are within noise of none"
-    return [(OTHER, text)] if any(unseen) else []
-
-
-def lines_of(groups: Sequence[Part | Key], labels: Sequence[str]) -> list[str]:
-    """Return the names of (group, column) pairs, in row-major order; those of groups if there is one column."""
-    if len(labels) == 1:
-        return [label_of(group) for group in groups]
-    return [f"{label_of(group)}: {name}" for group in groups for name in labels]
+    left_out = [all(facts) for facts in zip(unnamed, unknown, few, strict=False)]
+    return np.array(left_out, dtype=bool)
 
 
 def deviation_ends(
@@ -515,7 +542,7 @@ def deviation_ends(
 
 
 @value_class
-class GroupMeans(Result, Comparable):
+class GroupMeans(OfGroups):
     """Released means of groups; arrays are (groups, dim), in data units.
 
     A part is a (group, column) pair, in row-major order. A group "(other)" whose rows are within four noise standard deviations of
@@ -573,6 +600,7 @@ class GroupMeans(Result, Comparable):
         label="mean",
         ends="confidence_interval",
         error="standard_error",
+        drawn="private",
     )
     count: FloatArray = array("groups", "dim")
     count_noise_std: float
@@ -592,13 +620,6 @@ class GroupMeans(Result, Comparable):
     _main = "groups"
     _parted = "mean"
     _line_axes = ("groups", "dim")
-
-    def _fits_together(self) -> bool:
-        return named_by(self.by, self.groups)
-
-    @classmethod
-    def _judged(cls, fields: Mapping[str, Any]) -> PartReasons:
-        return judged_parts(fields["groups"], fields["mean"], fields.get("part_reasons", ()))
 
     def __getitem__(self, group: Part | Key) -> Any:
         """Return the mean of a group, a float if dim is 1, else (dim,); raise KeyError if it is not among `groups`."""
@@ -630,6 +651,7 @@ class GroupMeans(Result, Comparable):
             upper = middle + np.hypot(width, self.tail_above)
         return np.clip(lower, self.lowest, self.highest), np.clip(upper, self.lowest, self.highest)
 
+    @column("width_", "groups", "dim", "parts", frames_only=True)
     def interval_parts(self, level: float = 0.95) -> FloatArray:
         """Half-widths from noise, sampling, clipping and undetected rows, (groups, dim, 4).
 
@@ -670,14 +692,6 @@ class GroupMeans(Result, Comparable):
         unknown = np.isnan(total)
         return total, np.where(unknown, -math.inf, lower), np.where(unknown, math.inf, upper)
 
-    def _numbers(self, level: float) -> Numbers:
-        estimated = Estimated(self.mean, *self.confidence_interval(level))
-        reasons = self.part_reasons
-        return Numbers("group", self.groups, "mean", self.labels, estimated, reasons, 0.0)
-
-    def _axis(self, axis: str) -> tuple[str, Sequence[Any]]:
-        return key_axis(self.by, self.groups) if axis == "groups" else super()._axis(axis)
-
     @property
     @column(
         "std",
@@ -698,64 +712,21 @@ class GroupMeans(Result, Comparable):
             self.noise_law, level, self.variance, self.variance_std, self.variance_tail
         )
 
-    def plot(
-        self,
-        path: str | Path | None = None,
-        *,
-        level: float = LEVEL,
-        x_pub: Any = None,
-        ax: Any = None,
-    ) -> Any:
-        """Draw the means with their intervals, a line for each group below each column (needs matplotlib); returns the figure.
-
-        `x_pub` is ignored; it exists because other results draw public rows.
-        `ax` are axes of matplotlib to draw into, in place of a figure of their own.
-        """
-        lower, upper = (ends.T.ravel() for ends in self.confidence_interval(level))
-        k = len(self.groups)
-        unseen = np.reshape(
-            unseen_parts(self.groups, self.mean, self.part_reasons), self.mean.shape
-        )
-        shown = [np.flatnonzero(~unseen[:, j]) for j in range(self.dim)]
-        groups = [(name, (j * k + shown[j]).tolist()) for j, name in enumerate(self.labels)]
-        return plots.plot_forest(
-            [plots.Estimate("private", self.mean.T.ravel(), lower, upper)],
-            [label_of(group) for group in self.groups] * self.dim,
-            groups=groups,
-            apart=True,
-            label=f"mean by {label_of(self.by)}, with {level:.0%} intervals",
-            path=path,
-            ax=ax,
-        )
-
     @property
     def _deviation_scale(self) -> FloatArray:
         return np.sqrt(self.variance_std)
 
     @property
     @column("rows", "groups", "dim", error="_rows_scale", unit="rows")
-    def _rows_shown(self) -> FloatArray:
+    def _possible_rows(self) -> FloatArray:
         return np.clip(self.count, 0.0, float(self._most_rows))
 
     @property
     def _rows_scale(self) -> float:
         return max(self.count_noise_std, 1.0)
 
-    def _table(self, level: float) -> Table:
-        widths = width_columns(self.interval_parts(level))
-        unseen = unseen_parts(self.groups, self.mean, self.part_reasons)
-        return table_by(self, level, more=widths, left_out=unseen)
-
     def _facts(self, level: float) -> Facts:
-        unseen = unseen_parts(self.groups, self.mean, self.part_reasons)
-        shown = np.flatnonzero(~np.array(unseen, dtype=bool))
-        lines = lines_of(self.groups, self.labels)
-        parts = self.interval_parts(level).reshape(-1, len(PARTS))
         sources = f"{self.noise_law} noise, sampling, clipping and undetected rows"
-        facts = [("Interval", f"{percent(level)} each, from {sources}")]
-        printed = [lines[place] for place in shown]
-        facts += width_facts(printed, self.mean.reshape(-1)[shown], parts[shown])
+        facts = [("Interval", f"{percent(level)} each, from {sources}"), *width_facts(self, level)]
         rows = f"released with noise of {self.count_noise_std:.3g}"
-        facts.append(("Rows of a group", rows))
-        facts += unseen_facts(unseen)
-        return facts
+        return [*facts, ("Rows of a group", rows), *self._facts_of_left_out()]

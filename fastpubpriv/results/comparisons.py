@@ -10,9 +10,7 @@ Statistical Methods in Medical Research 21, 2012); this is Fieller's interval wh
 
 from __future__ import annotations
 
-import datetime
 import math
-from abc import abstractmethod
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
@@ -24,7 +22,8 @@ from fastpubpriv._types import FloatArray
 from fastpubpriv.errors import InputError
 from fastpubpriv.results import plots
 from fastpubpriv.results.base import LEVEL, MOST_IN_REPR, Value
-from fastpubpriv.results.fields import array, value_class
+from fastpubpriv.results.drawn import Drawn
+from fastpubpriv.results.fields import array, drawn_of, value_class
 from fastpubpriv.results.json_fields import shortened
 from fastpubpriv.results.reasons import (
     PartReasons,
@@ -37,13 +36,17 @@ from fastpubpriv.results.reasons import (
 )
 from fastpubpriv.results.result_tables import (
     Facts,
+    Lines,
     Table,
+    as_shown,
     bracketed,
+    declared_numbers,
+    label_of,
     percent,
+    scale_of,
     with_ends,
     with_reasons,
 )
-from fastpubpriv.rowwise.intervals import name_of_interval
 from fastpubpriv.sources.column_names import listed
 
 Kind = Literal["difference", "ratio"]
@@ -258,7 +261,7 @@ class Comparison(Value):
         return f"Comparison({shown}, estimate={bracketed(self.estimate[:MOST_IN_REPR])}{flag})"
 
     def _table(self, level: float) -> Table:
-        width = self.upper / 4.0 - self.lower / 4.0
+        width = scale_of(self.lower, self.upper)
         scale = np.where(np.isfinite(width), width, 0.0)
         columns = with_ends(self.kind, self.estimate, self.confidence_interval(), scale)
         columns += with_reasons(self.part_reasons)
@@ -289,28 +292,6 @@ class Comparison(Value):
         return facts
 
 
-def as_shown(key: Any) -> Any:
-    """Return a key as results show it: a date, or a period or interval of pandas, as text."""
-    if isinstance(key, tuple):
-        return tuple(map(as_shown, key))
-    if type(key).__name__ == "Interval":
-        return name_of_interval(key.left, key.right, key.closed == "right")
-    if isinstance(key, datetime.datetime):
-        return key.date().isoformat()
-    if isinstance(key, np.datetime64):
-        is_coarse = np.datetime_data(key.dtype)[0] in ("Y", "M")
-        return str(key if is_coarse else key.astype("M8[D]"))
-    return str(key) if isinstance(key, datetime.date) or type(key).__name__ == "Period" else key
-
-
-def label_of(name: Any) -> str:
-    """Return a group or key as text; the parts of a tuple are joined by commas."""
-    name = as_shown(name)
-    if isinstance(name, tuple):
-        return ", ".join(map(label_of, name))
-    return str(name) if isinstance(name, str | bool) else f"{name:g}"
-
-
 def named_pair(names: Sequence[Any], first: Any, second: Any, what: str) -> tuple[int, int]:
     """Return the places of two different names; raise InputError if one is not there, or if they are the same."""
     places = {name: place for place, name in enumerate(names)}
@@ -331,42 +312,49 @@ def named_pair(names: Sequence[Any], first: Any, second: Any, what: str) -> tupl
     return places[first], places[second]
 
 
-def merged(reasons: Sequence[PartReasons]) -> PartReasons:
-    """Return the reasons of both numbers of each pair."""
-    return tuple((*first, *second) for first, second in zip(*reasons, strict=True))
-
-
 def compared(
     result: Any,
     kind: Kind,
     answer: Estimated,
     names: tuple[Any, Any],
+    places: tuple[int, int],
     *,
     of: str,
-    lines: Sequence[str],
     level: float,
     correlation: float | None,
-    reasons: PartReasons,
-    within: tuple[float, float] = (-math.inf, math.inf),
+    lines: Sequence[str] = (),
+    most: float | None = None,
 ) -> Comparison:
-    """Return the comparison of two numbers of a result on each line, by `difference_of` or `ratio_of`; `reasons` are those of both.
+    """Return the comparison of two numbers of a result on each line, by `difference_of` or `ratio_of`; by default on a single line.
 
-    The answer is clipped to `within`, the differences or ratios that there can be.
+    The numbers are those of the parts at `places`, with their reasons. If they are from 0 to `most`, the answer is clipped to the
+    differences or ratios that there can be.
     """
-    value, lower, upper = (np.clip(each, *within) for each in answer)
+    first, second = map(label_of, names)
+    lines = lines or (f"{first} {SIGNS[kind]} {second}",)
     part_reasons = []
-    for own, unknown in zip(reasons, np.isnan(value).tolist(), strict=True):
-        causes = (*own, Reason.UNRESOLVED) if unknown else own
+    for line, value in enumerate(answer.value.tolist()):
+        causes: list[Reason] = []
+        for place in places if result.part_reasons else ():
+            part = place * len(lines) + line
+            causes.extend(result.part_reasons[part])
+        if math.isnan(value):
+            causes.append(Reason.UNRESOLVED)
         part_reasons.append(ordered(causes))
+    if most is not None:
+        within = (0.0, math.inf)
+        if kind == "difference":
+            within = (-most, most)
+        answer = Estimated(*(np.clip(each, *within) for each in answer))
     return Comparison(
         kind=kind,
         of=of,
-        first=label_of(names[0]),
-        second=label_of(names[1]),
+        first=first,
+        second=second,
         lines=tuple(lines),
-        estimate=value,
-        lower=lower,
-        upper=upper,
+        estimate=answer.value,
+        lower=answer.lower,
+        upper=answer.upper,
         level=level,
         correlation=correlation,
         private=result.private,
@@ -375,62 +363,12 @@ def compared(
     )
 
 
-class KeyPair(NamedTuple):
-    """Two different keys of a result of counts, and their places among all of them."""
-
-    names: tuple[Any, Any]
-    places: tuple[int, int]
-
-    @classmethod
-    def of(cls, result: Any, a: Any, b: Any) -> KeyPair:
-        """Return the pair; raise InputError for a key that is not there."""
-        names = [key[0] if len(result.by) == 1 else key for key in result.keys]
-        return cls((a, b), named_pair(names, a, b, "key"))
-
-    def compared(
-        self,
-        result: Any,
-        kind: Kind,
-        answer: Estimated,
-        *,
-        of: str,
-        level: float,
-        correlation: float | None,
-        most: float,
-    ) -> Comparison:
-        """Return the comparison of the counts, which are from 0 to `most`, by `difference_of` or `ratio_of`."""
-        first, second = map(label_of, self.names)
-        reasons = [(result.part_reasons[place],) for place in self.places]
-        return compared(
-            result,
-            kind,
-            answer,
-            self.names,
-            of=of,
-            lines=(f"{first} {SIGNS[kind]} {second}",),
-            level=level,
-            correlation=correlation,
-            reasons=merged(reasons),
-            within=(-most, most) if kind == "difference" else (0.0, math.inf),
-        )
-
-
-class Numbers(NamedTuple):
-    """Numbers of a result that can be compared with each other: a row for each name, a column for each line."""
-
-    what: str  # what has a name: "group" or "column"
-    names: Sequence[Any]
-    of: str  # see `Comparison.of`
-    lines: Sequence[str]  # empty for one line, which is called as the comparison
-    estimated: Estimated  # (names, lines)
-    reasons: PartReasons  # in row-major order
-    correlation: float | None
-
-
-class Comparable:
-    """Mixin of results whose numbers can be compared with each other."""
+class Comparable(Drawn):
+    """Base class of results whose drawn numbers are compared with each other: those of two groups or, without groups, columns."""
 
     __slots__ = ()
+
+    groups: tuple[Any, ...]
 
     def difference(self, a: Any, b: Any, level: float = LEVEL) -> Comparison:
         """Difference of the numbers of two groups, or of a mean of two columns, with intervals, from released numbers alone.
@@ -451,30 +389,31 @@ class Comparable:
         return self._compared("ratio", a, b, validation.confidence_level(level))
 
     def _compared(self, kind: Kind, a: Any, b: Any, level: float) -> Comparison:
-        numbers = self._numbers(level)
-        places = named_pair(numbers.names, a, b, numbers.what)
-        lines = numbers.lines or (f"{label_of(a)} {SIGNS[kind]} {label_of(b)}",)
-        k = len(lines)
-        pair = []
-        reasons = []
-        for place in places:
-            pair.append(Estimated(*(each[place] for each in numbers.estimated)))
-            reasons.append(numbers.reasons[place * k : (place + 1) * k])
+        lines = Lines.of(self)
+        of_groups = lines.axes[0] == "groups"
+        names = self.groups if of_groups else self.labels
+        what = "group" if of_groups else "column"
+        places = named_pair(names, a, b, what)
+        name, declaration = next(iter(drawn_of(type(self)).items()))
+        numbers, ends = declared_numbers(self, name, declaration, level)
+        by_name = [each.reshape(len(names), -1) for each in (numbers, *ends)]
+        pair = [Estimated(*(each[place] for each in by_name)) for place in places]
+        # Groups have no rows in common; how the errors of columns go together is not known.
+        correlation = 0.0 if of_groups else None
+        answer = answer_of(kind, pair, correlation)
+        others = lines.axes[1:]
+        names_of_lines = lines.joined(others) if others else ()
         return compared(
             self,
             kind,
-            answer_of(kind, pair, numbers.correlation),
+            answer,
             (a, b),
-            of=numbers.of,
-            lines=lines,
+            places,
+            of=declaration.label or "",
+            lines=names_of_lines,
             level=level,
-            correlation=numbers.correlation,
-            reasons=merged(reasons),
+            correlation=correlation,
         )
-
-    @abstractmethod
-    def _numbers(self, level: float) -> Numbers:
-        """Return what is compared, with intervals at a level that was checked."""
 
 
 def answer_of(kind: Kind, pair: Sequence[Estimated], r: float | None) -> Estimated:

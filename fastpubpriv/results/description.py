@@ -16,19 +16,19 @@ from fastpubpriv._types import FloatArray
 from fastpubpriv.results import plots
 from fastpubpriv.results.base import LEVEL, Result, shown
 from fastpubpriv.results.by_key import CountResult, deviation_ends, rows_counted
-from fastpubpriv.results.comparisons import label_of
 from fastpubpriv.results.estimates import MeanResult
-from fastpubpriv.results.fields import array, value_class
-from fastpubpriv.results.interval_parts import width_columns
+from fastpubpriv.results.fields import PARTS, array, value_class
 from fastpubpriv.results.ranks import QuantileResult
 from fastpubpriv.results.reasons import explained
 from fastpubpriv.results.result_tables import (
     Facts,
     Table,
     TableColumn,
+    label_of,
     listed_facts,
     number,
     percent,
+    scale_of,
     with_ends,
     with_reasons,
 )
@@ -213,7 +213,7 @@ class Description(Result):
         first: list[TableColumn] = []
         last: list[TableColumn] = []
         for name, values, ends in self._estimates(level):
-            scale = np.nan_to_num(ends[1] / 4.0 - ends[0] / 4.0, posinf=0.0)
+            scale = np.nan_to_num(scale_of(*ends), posinf=0.0)
             added = with_ends(name, values, ends, scale, (f"{name}_lower", f"{name}_upper"))
             added = [each._replace(values=[*each.values.tolist(), *blank]) for each in added]
             # the interval ends of others are at the right of the table
@@ -224,11 +224,16 @@ class Description(Result):
         missing, present = self._counted
         count = TableColumn("count", np.array(present), rows)
         # With several rows per person those that a person does not have are counted with the missing numbers.
-        gaps = [] if np.isnan(missing).any() else [TableColumn("missing", np.array(missing), rows)]
-        tops = [""] * self.numbers + [_top_in_words(counts) for counts in self.texts]
+        gaps = []
+        if not np.isnan(missing).any():
+            gaps.append(TableColumn("missing", np.array(missing), rows))
+        tops = [""] * self.numbers
+        tops += [_top_in_words(counts) for counts in self.texts]
         words = [*with_reasons(self.part_reasons), TableColumn("top", tops)]
-        widths = width_columns(self.interval_parts(level))
-        more = [each._replace(values=[*each.values.tolist(), *blank]) for each in widths]
+        more = []
+        for name, widths in zip(PARTS, self.interval_parts(level).T.tolist(), strict=True):
+            title = f"width_{name.split()[0]}"
+            more.append(TableColumn(title, [*widths, *blank]))
         columns = [*gaps, *first, *words, count, *last]
         return Table("column", self.labels, columns, more=more, units=self.labels)
 
@@ -256,11 +261,13 @@ class Description(Result):
             known = self.n_priv - self.means.missing_rows
         return [*self.means.missing_rows.tolist(), *missing], [*known.tolist(), *present]
 
+    def _facts_of_rows_used(self, level: float) -> Facts:
+        return [] if self.means is None else self.means._facts_of_rows_used(level)
+
     def _facts(self, level: float) -> Facts:
         shares = ", ".join(f"{name} {share:.1%}" for name, share in sorted(self.shares.items()))
         facts = [("Interval", f"{percent(level)} each")]
         if self.means is not None:
-            facts = self.means._facts_of_rows_used() + facts
             facts += self.means._facts_of_parts("Means", level)
             facts += self.means._facts_of_range()
         return [*facts, ("Shares", shares)]

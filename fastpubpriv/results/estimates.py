@@ -16,14 +16,13 @@ from fastpubpriv.errors import InputError
 from fastpubpriv.privacy.noise_quantiles import deviations
 from fastpubpriv.results import gaussians, plots, result_tables
 from fastpubpriv.results.base import LEVEL, Result, Value
-from fastpubpriv.results.comparisons import Comparable, Estimated, Numbers
+from fastpubpriv.results.comparisons import Comparable
 from fastpubpriv.results.fields import WIDTH, array, column, value_class
 from fastpubpriv.results.gaussians import KINDS, GaussianReport
 from fastpubpriv.results.interval_parts import (
     MOST_SHOWN,
     fact_of_rows_used,
     half_widths,
-    width_columns,
     width_facts,
 )
 from fastpubpriv.results.public_draws import draw_normals, normal_quantile
@@ -52,10 +51,8 @@ class OfCompleteRows(Result):
         clipped = [getattr(self, f"complete_rows_{end}", 0.0) for end in ("below", "above")]
         released = (self.complete_rows, self.complete_rows_std, *clipped)
         value, std, below, above = (math.nan if part is None else part for part in released)
-        width = normal_quantile(0.5 + level / 2.0) * std
-        lower, upper = np.clip(
-            [value - width - below, value + width + above], 0.0, self._most_rows
-        ).tolist()
+        ends = gaussians.ends_about(value, value, std, below, above, level)
+        lower, upper = np.clip(ends, 0.0, self._most_rows).tolist()
         return lower, upper
 
     def _complete_in_words(self, level: float) -> str:
@@ -72,8 +69,7 @@ class OfCompleteRows(Result):
             return self.about
         return self._rows_in_words(level)
 
-    def _facts_of_complete_rows(self, level: float) -> Facts:
-        """Return the fact that says how many rows are used where the answers are about persons or rows inside a condition."""
+    def _facts_of_rows_used(self, level: float) -> Facts:
         if self.complete_rows is None or not (self._of_persons or self._rows_may_be_absent):
             return []
         gaps = "one with a missing cell is none"
@@ -207,7 +203,7 @@ class MeanResult(OfCompleteRows, Comparable):
     """
 
     mean: FloatArray = array(
-        "dim", label="mean", ends="confidence_interval", error="standard_error"
+        "dim", label="mean", ends="confidence_interval", error="standard_error", drawn="private"
     )
     noise_std: FloatArray = array("dim", label="noise_std", error="noise_std")
     sampling_std: FloatArray = array("dim", sampling=True)
@@ -230,8 +226,13 @@ class MeanResult(OfCompleteRows, Comparable):
     def standard_error(self) -> FloatArray:
         """Standard error of the estimate from privacy noise, sampling and clipping, (dim,)."""
         total: FloatArray = np.hypot(self.noise_std, self.sampling_std)
-        clipped = self.clipping_std if self.report is None else self.report.clipping_std
-        return total if clipped is None else np.hypot(total, clipped)
+        return np.asarray(np.hypot(total, self._clipping))
+
+    @property
+    def _clipping(self) -> Any:
+        """Standard error for clipping, (dim,); zero if it is not known."""
+        known = self.clipping_std if self.report is None else self.report.clipping_std
+        return 0.0 if known is None else known
 
     def confidence_interval(self, level: float = 0.95) -> tuple[FloatArray, FloatArray]:
         """Lower and upper ends, (dim,) each, of an interval for the mean of each coordinate.
@@ -246,6 +247,7 @@ class MeanResult(OfCompleteRows, Comparable):
             return self.mean - width, self.mean + width
         return self.report.interval(self.mean, width, self._unplaced)
 
+    @column("width_", "dim", "parts", frames_only=True)
     def interval_parts(self, level: float = 0.95) -> FloatArray:
         """Half-widths from noise, sampling, clipping and undetected rows, (dim, 4).
 
@@ -261,13 +263,11 @@ class MeanResult(OfCompleteRows, Comparable):
         >>> bool(np.allclose(half, np.maximum(result.mean - lower, upper - result.mean)))
         True
         """
-        clipped = self.clipping_std if self.report is None else self.report.clipping_std
         undetected: Any = 0.0
         if self.report is not None:
             undetected = self.report._undetected(self._width(level), self._unplaced)
-        clipping = 0.0 if clipped is None else clipped
         z = deviations(self.noise_law, level)
-        return half_widths(z, self.noise_std, self.sampling_std, clipping, undetected)
+        return half_widths(z, self.noise_std, self.sampling_std, self._clipping, undetected)
 
     def _width(self, level: float) -> FloatArray:
         """Return the half-width from noise, sampling and clipping, (dim,)."""
@@ -299,12 +299,12 @@ class MeanResult(OfCompleteRows, Comparable):
         ]
         return max(counted, default=0.0)
 
-    def _facts_of_rows_used(self) -> Facts:
-        """Return the fact that says how many rows have a value, where a person may lack some of the rows."""
+    def _facts_of_rows_used(self, level: float) -> Facts:
+        facts = OfCompleteRows._facts_of_rows_used(self, level)
         if self.report is None or self.report.rows_used is None:
-            return []
+            return facts
         numbers = [(rows, self._missing_std) for rows in self.report.rows_used.tolist()]
-        return [fact_of_rows_used(self.labels, numbers)]
+        return [*facts, fact_of_rows_used(self.labels, numbers)]
 
     def sum(self, level: float = 0.95) -> tuple[FloatArray, FloatArray, FloatArray]:
         """Return the sums of the columns over their non-missing values, and lower and upper ends of intervals, (dim,) each.
@@ -338,55 +338,24 @@ class MeanResult(OfCompleteRows, Comparable):
         high = np.where(upper > 0.0, upper * most, upper * fewest)
         return self.mean * (most_rows - missing), low, high
 
-    def _numbers(self, level: float) -> Numbers:
-        columns = (each[:, None] for each in (self.mean, *self.confidence_interval(level)))
-        estimated = Estimated(*columns)
-        reasons = self.part_reasons or ((),) * self.dim
-        return Numbers("column", self.labels, "mean", (), estimated, reasons, None)
-
-    def plot(
-        self,
-        path: str | Path | None = None,
-        *,
-        level: float = 0.95,
-        x_pub: Any = None,
-        ax: Any = None,
-    ) -> Any:
-        """Draw the means with their intervals, a line for each column (needs matplotlib); returns the figure.
-
-        Below each, if given, the mean of the public rows `x_pub` with its Student interval.
-        `ax` are axes of matplotlib to draw into, in place of a figure of their own.
-        """
-        lower, upper = self.confidence_interval(level)
-        estimates = [plots.Estimate("private", self.mean, lower, upper)]
-        if x_pub is not None:
-            estimates.append(plots.public_estimate(self._public(x_pub, gaps=True), level))
-        return plots.plot_forest(
-            estimates, self.labels, label=f"mean, with {level:.0%} intervals", path=path, ax=ax
-        )
-
-    def _table(self, level: float) -> Table:
-        widths = width_columns(self.interval_parts(level))
-        return dataclasses.replace(result_tables.table_of(self, level), more=widths)
+    def _public_estimates(self, x_pub: Any, level: float) -> list[plots.Estimate]:
+        if x_pub is None:
+            return []
+        return [plots.public_estimate(self._public(x_pub, gaps=True), level)]
 
     def _facts(self, level: float) -> Facts:
-        return [
-            *self._facts_of_complete_rows(level),
-            *self._facts_of_rows_used(),
-            *self._facts_of_parts("Interval", level),
-            *self._facts_of_range(),
-        ]
+        return [*self._facts_of_parts("Interval", level), *self._facts_of_range()]
 
     @property
     @column("missing", "dim", unit="rows")
-    def _missing_shown(self) -> FloatArray | None:
+    def _whole_missing_rows(self) -> FloatArray | None:
         if self.report is None or np.isnan(self.report.missing).all():
             return None
         return self.missing_rows.round()
 
     @property
     @column("rows_used", "dim", unit="rows")
-    def _rows_used_shown(self) -> FloatArray | None:
+    def _whole_rows_used(self) -> FloatArray | None:
         if self.report is None or self.report.rows_used is None:
             return None
         return self.report.rows_used.round()
@@ -399,8 +368,7 @@ class MeanResult(OfCompleteRows, Comparable):
         elif self.report is None:
             sources = "noise and sampling; clipping and undetected rows not counted"
         text = f"{result_tables.percent(level)}, from {self.noise_law} {sources}"
-        lines = width_facts(self.labels, self.mean, self.interval_parts(level))
-        return [(name, text), *lines]
+        return [(name, text), *width_facts(self, level)]
 
     def _facts_of_range(self) -> Facts:
         """Return what the means are about: the range in which counts detect rows, and the rows beyond that they may miss.
@@ -472,7 +440,6 @@ class CovarianceResult(OfCompleteRows):
     def _facts(self, level: float) -> Facts:
         noise = f"{self.relative_noise_std:.3g} of the variances (standard deviation); {self.steps} rounds"
         return [
-            *self._facts_of_complete_rows(level),
             ("Noise", noise),
             ("Predicted error", f"{self.predicted_error:.3g} (relative Frobenius)"),
         ]
@@ -554,15 +521,9 @@ class PCAResult(OfCompleteRows):
         if self.along is None:
             unknown = np.full(len(self.eigenvalues), np.nan)
             return unknown, unknown.copy()
-        along, std, below, above = map(
-            np.asarray, (self.along, self.along_std, self.along_below, self.along_above)
-        )
-        width = normal_quantile(0.5 + level / 2.0) * std
-        lower = along - width - below
-        upper = along + width + above
-        return np.maximum(np.minimum(lower, self.eigenvalues), 0.0), np.maximum(
-            upper, self.eigenvalues
-        )
+        errors = (self.along_std, self.along_below, self.along_above)
+        lower, upper = gaussians.ends_about(self.eigenvalues, self.along, *errors, level)
+        return np.maximum(lower, 0.0), upper
 
     def transform(self, rows: Any) -> FloatArray:
         """Project rows (n, dim) onto the components, (n, n_components); columns of a frame are matched by name.
@@ -582,9 +543,8 @@ class PCAResult(OfCompleteRows):
         return None if self.along is None else self.confidence_interval(level)
 
     def _facts(self, level: float) -> Facts:
-        facts = self._facts_of_complete_rows(level)
         noise = f"gaps between eigenvalues below {self.noise_norm:.4g} are not resolved"
-        facts.append(("Noise", noise))
+        facts = [("Noise", noise)]
         if self.structure == "public":
             facts.append(("Directions", "those of the public rows, mostly"))
         return facts
@@ -743,8 +703,7 @@ class GaussianResult(OfCompleteRows):
             if x_pub is not None:
                 rows = self._public(x_pub, gaps=True)
                 rows = rows[np.isfinite(rows).all(axis=1)]  # as of the private ones: complete rows
-            ends = gaussians.public_bounds(self.diagnostics) if bounds is None else bounds
-            box = validation.column_bounds(ends, self.dim, endless=True)
+            box = gaussians.drawn_box(bounds, self.diagnostics, self.dim)
             return plots.plot_ellipses(
                 self, path=path, ax=ax, level=level, ends_level=LEVEL, points=rows, box=box
             )
@@ -793,7 +752,7 @@ class GaussianResult(OfCompleteRows):
         return self.confidence_interval(level, of="standard_deviation")
 
     def _facts(self, level: float) -> Facts:
-        details = self._facts_of_complete_rows(level)
+        details = []
         if self.report is not None:
             parts = "noise, sampling, and rows beyond the clip radius"
             public = "public sampling"

@@ -15,6 +15,8 @@ from typing import Any, TypeVar, dataclass_transform
 
 import numpy as np
 
+# The parts of a half-width of an interval, which are the entries of the axis "parts".
+PARTS = ("noise", "sampling", "clipping", "undetected rows")
 # In place of the name of a standard error: digits come from a quarter of the width of the interval.
 WIDTH = "width of the interval"
 
@@ -48,6 +50,16 @@ class Declaration:
         Label and name of an attribute that texts show after a ±, and frames as a column of its own.
     after_reasons : bool
         Whether the column stands behind those of status and reasons.
+    frames_only : bool
+        Whether the column is in data frames only, not in texts.
+    drawn : str
+        What legends of plots call the numbers; "" for numbers that plots leave out.
+    bars : bool
+        Whether plots draw the numbers as bars.
+    zero : bool
+        Whether plots draw a line at zero, and of many numbers those that are farthest from it beside their error.
+    interval_of : str
+        What the interval is of, as axes of plots say it, where it leaves sampling out.
     doc : str
         Text for the documentation, for fields that the docstring of their class leaves out.
     """
@@ -63,7 +75,17 @@ class Declaration:
     error: str = ""
     spread: tuple[str, str] | None = None
     after_reasons: bool = False
+    frames_only: bool = False
+    drawn: str = ""
+    bars: bool = False
+    zero: bool = False
+    interval_of: str = ""
     doc: str = ""
+
+    @property
+    def in_units(self) -> str:
+        """The unit in parentheses, as axes of plots have it; "" without one."""
+        return f"({self.unit})" if self.unit else ""
 
     @property
     def form(self) -> str:
@@ -186,4 +208,11 @@ def columns_of(kind: Any) -> dict[str, Declaration]:
                 columns[name] = declaration
     return {
         name: declaration for name, declaration in columns.items() if declaration.label is not None
+    }
+
+
+def drawn_of(kind: Any) -> dict[str, Declaration]:
+    """Return the declarations of the numbers that plots show, by attribute; the first are what an estimate is compared by."""
+    return {
+        name: declaration for name, declaration in columns_of(kind).items() if declaration.drawn
     }

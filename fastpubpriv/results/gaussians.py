@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from scipy.linalg import solve_triangular
 
+from fastpubpriv import validation
 from fastpubpriv._types import FloatArray
 from fastpubpriv.results.base import Value
 from fastpubpriv.results.fields import array, column, value_class
@@ -16,6 +17,16 @@ from fastpubpriv.results.public_draws import normal_quantile
 
 # Quantities that intervals are available for.
 KINDS = ("mean", "standard_deviation", "covariance", "correlation")
+
+
+def ends_about(
+    point: Any, center: Any, std: Any, below: Any, above: Any, level: float
+) -> tuple[FloatArray, FloatArray]:
+    """Return the ends of normal intervals about `center`, with an allowance on each side, extended to contain `point`."""
+    width = normal_quantile(0.5 + level / 2.0) * std
+    lower = np.minimum(center - width - below, point)
+    upper = np.maximum(center + width + above, point)
+    return lower, upper
 
 
 @value_class
@@ -58,9 +69,7 @@ class GaussianReport(Value):
         value, std, below, above = (
             getattr(self, f"{kind}{part}") for part in ("", "_std", "_below", "_above")
         )
-        width = normal_quantile(0.5 + level / 2.0) * std
-        lower = np.minimum(value - width - below, point)
-        upper = np.maximum(value + width + above, point)
+        lower, upper = ends_about(point, value, std, below, above, level)
         if kind == "correlation":
             lower = np.clip(lower, -1.0, 1.0)
             upper = np.clip(upper, -1.0, 1.0)
@@ -96,14 +105,20 @@ def positive_definite(covariances: FloatArray) -> bool:
     return bool(np.all(diagonal > 0.0) and apart <= 1e-8)
 
 
-def public_bounds(diagnostics: Mapping[str, Any]) -> tuple[list[float], list[float]] | None:
-    """Return the argument `bounds` recorded in `diagnostics` as (lowest, highest), infinite where unbounded; None without."""
-    if "bounds" not in diagnostics:
-        return None
-    low, high = diagnostics["bounds"]
-    return [-math.inf if each is None else each for each in low], [
-        math.inf if each is None else each for each in high
-    ]
+def drawn_box(
+    bounds: Any, diagnostics: Mapping[str, Any], dim: int
+) -> tuple[FloatArray, FloatArray]:
+    """Return the range that a plot shows, (dim,) each: `bounds`, by default those of the call; infinite without."""
+    if bounds is None and "bounds" in diagnostics:
+        low, high = diagnostics["bounds"]
+        lowest = [-math.inf if end is None else end for end in low]
+        highest = [math.inf if end is None else end for end in high]
+        bounds = lowest, highest
+    box = validation.column_bounds(bounds, dim, endless=True)
+    if box is None:
+        endless = np.full(dim, math.inf)
+        return -endless, endless
+    return box
 
 
 def correlation_of(covariance: FloatArray) -> FloatArray:
@@ -141,6 +156,8 @@ def ellipse(mean: FloatArray, covariance: FloatArray, level: float) -> FloatArra
 
 def clipped(points: FloatArray, low: FloatArray, high: FloatArray) -> FloatArray:
     """Return a convex outline (n, 2) clipped to the box [low, high], (2,) each and perhaps infinite: (m, 2), closed, or empty."""
+    if not np.isfinite([low, high]).any():
+        return points
     for axis, sign, end in (
         (0, 1.0, high[0]),
         (0, -1.0, -low[0]),

@@ -94,7 +94,8 @@ class Histogram(Value):
         return density
 
     def _table(self, level: float) -> Table:
-        return _bins_of([self], tuple(f"column {column}" for column in self.columns), "bin")
+        name = ", ".join(f"column {column}" for column in self.columns)
+        return _bins_of("bin", range(len(self)), [name], [self])
 
     def _facts(self, level: float) -> Facts:
         return [("Bins", f"{len(self)}, level {self.level}; all other bins count as zero")]
@@ -165,7 +166,7 @@ class HistogramResult(Result):
             if len(item.columns) == 1:
                 order = np.argsort(item.lower[:, 0], kind="stable")
                 counts = np.minimum(item.counts[order], self._most_rows)
-                name = self.labels[item.columns[0]] + (f", level {item.level}" if several else "")
+                name = self._names_of(item) + (f", level {item.level}" if several else "")
                 drawn.append(plots.Bars(name, item.lower[order, 0], item.upper[order, 0], counts))
         noise = noise_quantile(self.noise_law, self.noise_std, (1.0 - level) / 2.0)
         return plots.plot_histograms(
@@ -187,55 +188,61 @@ class HistogramResult(Result):
         )
 
     def _table(self, level: float) -> Table:
-        return _bins_of(self.histograms, self.labels, "histogram", self.noise_std, self._most_rows)
+        names = [self._names_of(item) for item in self.histograms]
+        labels = [place for place, item in enumerate(self.histograms) for _ in range(len(item))]
+        most = self._most_rows
+        return _bins_of("histogram", labels, names, self.histograms, self.noise_std, most)
+
+    def _names_of(self, item: Histogram) -> str:
+        """Return the names of the columns of a histogram."""
+        return ", ".join(self.labels[column] for column in item.columns)
 
     def _facts(self, level: float) -> Facts:
         noise = f"{self.noise_law}, standard deviation {self.noise_std:.3g} rows"
         return [
-            *self._facts_of_rows_used(),
             ("Noise", noise),
             ("Hidden", f"bins with a noisy count below {self.threshold:.4g} rows"),
         ]
 
-    def _facts_of_rows_used(self) -> Facts:
-        """Return the fact that says how many rows frequencies are of, where a person may lack some of the rows."""
+    def _facts_of_rows_used(self, level: float) -> Facts:
         names = []
         numbers = []
         for item in self.histograms:
             if item.rows_used is not None:
-                labels = ", ".join(self.labels[column] for column in item.columns)
-                names.append(f"{labels}, level {item.level}:")
+                names.append(f"{self._names_of(item)}, level {item.level}:")
                 numbers.append((item.rows_used, self.noise_std))
         return [fact_of_rows_used(names, numbers)] if names else []
 
 
 def _bins_of(
-    histograms: Sequence[Histogram],
-    names: tuple[str, ...],
     index: str,
+    labels: Sequence[int],
+    names: Sequence[str],
+    histograms: Sequence[Histogram],
     noise_std: float | None = None,
     most: float = math.inf,
 ) -> Table:
     """Return a table with a row for each bin, of at most `most` rows; the ends of bins over several columns are tuples."""
-    rows: list[tuple[Any, ...]] = []
-    for place, item in enumerate(histograms):
-        # For a single Histogram, `names` are those of its own columns.
-        own = names if index == "bin" else tuple(names[column] for column in item.columns)
-        ends = [
-            side[:, 0].tolist() if len(own) == 1 else list(map(tuple, side.tolist()))
-            for side in (item.lower, item.upper)
-        ]
-        counts = np.minimum(item.counts, most)
-        frequency = np.minimum(item.frequency, 1.0)
-        numbers = zip(*ends, counts.tolist(), frequency.tolist(), strict=True)
-        rows += [
-            (place if index == "histogram" else i, ", ".join(own), item.level, *line)
-            for i, line in enumerate(numbers)
-        ]
-    heads = ("column", "level", "above", "up_to", "count", "frequency")
-    columns = [TableColumn(name, [row[i + 1] for row in rows]) for i, name in enumerate(heads)]
-    if any(math.isnan(frequency) for *_, frequency in rows):  # of an unknown number of rows in use
-        columns.pop()
+    numbers: dict[str, list[Any]] = {}
+    for name, item in zip(names, histograms, strict=True):
+        own = {
+            "column": [name] * len(item),
+            "level": [item.level] * len(item),
+            "above": _ends_in_table(item.lower),
+            "up_to": _ends_in_table(item.upper),
+            "count": np.minimum(item.counts, most).tolist(),
+            "frequency": np.minimum(item.frequency, 1.0).tolist(),
+        }
+        for head, values in own.items():
+            numbers.setdefault(head, []).extend(values)
+    if any(map(math.isnan, numbers["frequency"])):  # of an unknown number of rows in use
+        del numbers["frequency"]
+    columns = [TableColumn(head, values) for head, values in numbers.items()]
     if noise_std is not None:
-        columns[4] = columns[4]._replace(scale=[noise_std] * len(rows))
-    return Table(index, [row[0] for row in rows], columns)
+        columns[4] = columns[4]._replace(scale=[noise_std] * len(labels))
+    return Table(index, labels, columns)
+
+
+def _ends_in_table(ends: FloatArray) -> list[Any]:
+    numbers: list[Any] = ends.tolist()
+    return [each[0] if len(each) == 1 else tuple(each) for each in numbers]

@@ -9,10 +9,9 @@ from typing import Any
 import numpy as np
 
 from fastpubpriv._types import FloatArray
-from fastpubpriv.results import result_tables
-from fastpubpriv.results.result_tables import TableColumn
+from fastpubpriv.results.fields import PARTS
+from fastpubpriv.results.result_tables import Lines, number
 
-PARTS = ("noise", "sampling", "clipping", "undetected rows")
 # Maximum number of means whose parts a summary shows, a line for each; a data frame has all of them.
 MOST_SHOWN = 6
 
@@ -26,34 +25,27 @@ def half_widths(
     return np.stack(widths, axis=-1)
 
 
-def width_columns(parts: FloatArray) -> list[TableColumn]:
-    """Return the columns of half-widths that data frames have: width_noise and so on."""
-    names = [f"width_{name.split()[0]}" for name in PARTS]
-    widths = parts.reshape(-1, len(PARTS)).T
-    return [TableColumn(name, width) for name, width in zip(names, widths, strict=True)]
-
-
-def width_facts(
-    labels: Sequence[str], mean: FloatArray, parts: FloatArray
-) -> list[tuple[str, str]]:
+def width_facts(result: Any, level: float) -> list[tuple[str, str]]:
     """Return a line without a name for each mean with an interval: its larger half-width and the parts of this, in words.
 
     Numbers have two digits of the half-width; parts that are zero in all lines are left out. Of many means, where the parts are.
     """
-    if len(labels) > MOST_SHOWN:
+    lines = Lines.of(result)
+    places = np.flatnonzero(~result._left_out)
+    if len(places) > MOST_SHOWN:
         return [("", "interval_parts() has the parts of each")]
-    widths = parts.reshape(-1, len(PARTS))
-    used = np.flatnonzero(widths.any(axis=0)).tolist()
-    lines = []
-    for label, value, own in zip(labels, mean.ravel().tolist(), widths, strict=True):
-        half = float(np.hypot.reduce(own))
-        sources = [f"{PARTS[part]} {result_tables.number(own[part], half)}" for part in used]
-        estimate = (
-            f"{label} {result_tables.number(value, half)} ± {result_tables.number(half, half)}"
-        )
+    labels = lines.joined(lines.axes)
+    means = result.mean.ravel().tolist()
+    widths = result.interval_parts(level).reshape(-1, len(PARTS))
+    used = np.flatnonzero(widths[places].any(axis=0)).tolist()
+    facts = []
+    for place in places:
+        half = float(np.hypot.reduce(widths[place]))
+        sources = [f"{PARTS[part]} {number(widths[place, part], half)}" for part in used]
+        estimate = f"{labels[place]} {number(means[place], half)} ± {number(half, half)}"
         if 0.0 < half < math.inf:
-            lines.append(("", f"{estimate} ({', '.join(sources)})"))
-    return lines
+            facts.append(("", f"{estimate} ({', '.join(sources)})"))
+    return facts
 
 
 def fact_of_rows_used(

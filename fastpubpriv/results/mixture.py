@@ -16,7 +16,7 @@ from fastpubpriv._types import FloatArray, IntArray
 from fastpubpriv.results import plots
 from fastpubpriv.results.base import Result
 from fastpubpriv.results.fields import array, column, declared, value_class
-from fastpubpriv.results.gaussians import factor_of, log_density, positive_definite, public_bounds
+from fastpubpriv.results.gaussians import drawn_box, factor_of, log_density, positive_definite
 from fastpubpriv.results.public_draws import draw_uniforms
 from fastpubpriv.results.reasons import Reason
 from fastpubpriv.results.result_tables import Facts
@@ -199,9 +199,11 @@ class MixtureResult(Mixture):
             for i, (weight, word) in enumerate(zip(self.weights, words, strict=True))
         ]
         balls = self.diagnostics.get("balls", ())
-        bounds = public_bounds(self.diagnostics) if bounds is None else bounds
+        box = drawn_box(None, {}, 2)  # a plane through more columns has no range of one
+        if self.dim <= 2:
+            box = drawn_box(bounds, self.diagnostics, self.dim)
         return plots.plot_mixture(
-            self, names, path=path, ax=ax, level=level, points=rows, balls=balls, bounds=bounds
+            self, names, path=path, ax=ax, level=level, points=rows, balls=balls, box=box
         )
 
     def _fits_together(self) -> bool:

@@ -6,9 +6,9 @@ import dataclasses
 import itertools
 import math
 import os
+from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Literal, get_args
 
 import numpy as np
@@ -17,12 +17,11 @@ from scipy import special
 from fastpubpriv import validation
 from fastpubpriv._types import FloatArray, StepwiseLoss
 from fastpubpriv.errors import InputError
-from fastpubpriv.results import plots
-from fastpubpriv.results.base import Result
-from fastpubpriv.results.fields import array, column, value_class
+from fastpubpriv.results.drawn import Drawn
+from fastpubpriv.results.fields import Declaration, array, column, value_class
 from fastpubpriv.results.public_draws import normal_quantile
 from fastpubpriv.results.reasons import Reason
-from fastpubpriv.results.result_tables import Facts, Table, percent, table_of, with_reasons
+from fastpubpriv.results.result_tables import Facts, Lines, Table, percent, table_of
 from fastpubpriv.sources import column_names, private_rows
 from fastpubpriv.sources.column_names import points, term_values
 from fastpubpriv.sources.dask_backend import is_dask
@@ -107,6 +106,13 @@ def terms_of(
 
 # Released linear and logistic models.
 
+
+def _flat_with(intercept: Any, coefficients: FloatArray) -> FloatArray:
+    """Return [intercept, coefficients], output by output."""
+    first = np.atleast_1d(intercept)
+    return np.column_stack([first, np.atleast_2d(coefficients)]).reshape(-1)
+
+
 PREDICTED_EXCESS = "predicted excess"  # the key of its origin in the provenance
 WITHIN_CLIP = "released numbers, of the rows within the clip"
 START = "start"  # likewise, of the steps
@@ -114,7 +120,7 @@ ZERO_SLOPES = "zero slopes"  # without public labels
 
 
 @value_class
-class LinearModel(Result):
+class LinearModel(Drawn):
     """Base of released models that are linear in terms of the columns; use `TrainingResult` or `DescentResult`."""
 
     coefficients: FloatArray
@@ -131,6 +137,7 @@ class LinearModel(Result):
     design: Mapping[str, Any]
     constant_excess: float | None
 
+    _line_axes = ("all",)
     _gaps = "; one with a missing cell is left out, unless public rows have such cells"
 
     @property
@@ -226,7 +233,8 @@ class LinearModel(Result):
         """Return the name of the axis of the intercept and of each term: the levels of a column share one."""
         sources = self.design.get("source", range(len(self.terms)))
         shared = zip(self.terms, sources, self._is_level, strict=True)
-        return ["", *(f"levels of {source}" if level else term for term, source, level in shared)]
+        units = [f"levels of {source}" if level else term for term, source, level in shared]
+        return ["", *units] * (len(self.coefficients) if self._has_outputs else 1)
 
     @property
     def _differences(self) -> Facts:
@@ -245,42 +253,73 @@ class LinearModel(Result):
         ]
         return [("Coefficients", "; ".join(texts))] if texts else []
 
-    def plot(self, path: str | Path | None = None, *, level: float = 0.95, ax: Any = None) -> Any:
-        """Draw private and public coefficients with the intervals that they have (needs matplotlib); returns the figure.
+    def _drawn_places(self) -> list[int]:
+        places = range(len(Lines.of(self)))
+        return [place for place in places if place % (len(self.terms) + 1)]  # no intercepts
 
-        One line per term, of each class if there are several outputs. If a common axis is not legible for all, each column has an
-        axis in its own unit.
-        `ax` are axes of matplotlib to draw into, in place of a figure of their own.
-        """
-        estimates = self._estimates(validation.confidence_level(level))
-        p = len(self.terms)
-        names: Sequence[str] = self.terms
-        if self.coefficients.ndim == 2 and len(self.coefficients) > 1:
-            names = [f"{each}: {term}" for each in self._class_names for term in self.terms]
-        # The levels of a column form a group; every other term is a group of its own.
-        shared = self._is_level
-        sources = self.design.get("source", range(p))
-        axes = [source if shared[place] else -1 - place for place, source in enumerate(sources)]
-        grouped = itertools.groupby(range(len(names)), lambda place: (place // p, axes[place % p]))
-        groups: plots.Groups = [("", list(places)) for _, places in grouped]
-        bases = dict.fromkeys(
-            "its reference"
-            if self.design["columns"][place] in self._references
-            else "the mean of the public rows"
-            for place in itertools.compress(sources, shared)
-        )
-        of_level = f"; of a level, from {' or '.join(bases)}" if bases else ""
-        with_intervals = f", with {level:.0%} intervals" if self.part_reasons else ""
-        unit = _UNITS.get(self.loss, "label")
-        label = f"{unit} per unit of the column{of_level}{with_intervals}"
-        return plots.plot_forest(
-            estimates, names, groups=groups, zero=True, label=label, path=path, ax=ax
-        )
+    def _axis_label(self, declaration: Declaration) -> str:
+        bases = []
+        for source in itertools.compress(self.design.get("source", ()), self._is_level):
+            has_reference = self.design["columns"][source] in self._references
+            bases.append("its reference" if has_reference else "the mean of the public rows")
+        of_level = ""
+        if bases:
+            of_level = f"; of a level, from {' or '.join(dict.fromkeys(bases))}"
+        return f"{_UNITS.get(self.loss, 'label')} per unit of the column{of_level}"
 
-    def _estimates(self, level: float) -> list[plots.Estimate]:
-        """Return what `plot` draws: the coefficients, output by output, and those of the public rows alone; here as points."""
-        private = plots.Estimate("private", self.coefficients.ravel())
-        return [private, plots.Estimate("public only", self.public_coefficients.ravel())]
+    def _axis(self, axis: str) -> tuple[str, Sequence[Any]]:
+        if axis != "all":
+            return super()._axis(axis)
+        terms = ("intercept", *self.terms)
+        if not self._has_outputs:
+            return "term", terms
+        return "class: term", [f"{each}: {term}" for each in self._class_names for term in terms]
+
+    @property
+    def _has_outputs(self) -> bool:
+        """Whether there are coefficients of several classes."""
+        return self.coefficients.ndim == 2 and len(self.coefficients) > 1
+
+    @property
+    @column("coefficient", "all", ends="_ends_in_table", error="_scale", drawn="private", zero=True)
+    def _with_intercept(self) -> FloatArray:
+        return _flat_with(self.intercept, self.coefficients)
+
+    def _ends_in_table(self, level: float) -> tuple[FloatArray, FloatArray] | None:
+        return self._ends(level) if self.part_reasons else None
+
+    @abstractmethod
+    def _ends(self, level: float) -> tuple[FloatArray, FloatArray]:
+        """Return the interval ends of [intercept, coefficients], class by class."""
+
+    @property
+    @column(
+        "public only",
+        "all",
+        ends="_public_ends",
+        names_of_ends=(),
+        error="_public_scale",
+        drawn="public only",
+        zero=True,
+    )
+    def _public_with_intercept(self) -> FloatArray | None:
+        if not self._has_public_fit:
+            return None
+        return _flat_with(self.public_intercept, self.public_coefficients)
+
+    @property
+    def _scale(self) -> FloatArray | None:
+        """Standard errors of [intercept, coefficients]; None where texts have six digits."""
+        return None
+
+    @property
+    def _public_scale(self) -> FloatArray | None:
+        """The same of the public rows alone."""
+        return None
+
+    def _public_ends(self, level: float) -> tuple[FloatArray, FloatArray] | None:
+        """Return the interval ends that plots show for the public rows alone; None without."""
+        return None
 
     @property
     def _class_names(self) -> Sequence[str]:
@@ -438,8 +477,6 @@ class TrainingResult(LinearModel):
     residual_std: float
     label_quantiles: FloatArray = array("label_quantiles")
 
-    _line_axes = ("all",)
-
     def widened(self, k: int) -> TrainingResult:
         """See `Value.widened`."""
         sampling = self.covariance - self.noise_covariance
@@ -538,42 +575,18 @@ class TrainingResult(LinearModel):
         unit = np.sqrt(variance + self.residual_std**2) * self._known
         return middle + lower * unit, middle + upper * unit
 
-    def _estimates(self, level: float) -> list[plots.Estimate]:
-        z = normal_quantile(0.5 + level / 2.0)
-        width = z * np.sqrt(np.diag(self.public_covariance)[1:]) * self._known
-        public = self.public_coefficients
-        estimates = [
-            plots.Estimate("private", self.coefficients, *self.confidence_interval(level)),
-        ]
-        if self._has_public_fit:
-            estimates.append(plots.Estimate("public only", public, public - width, public + width))
-        return estimates
-
-    def _axis(self, axis: str) -> tuple[str, Sequence[Any]]:
-        return "term", ("intercept", *self.terms)
-
-    def _table(self, level: float) -> Table:
-        return dataclasses.replace(table_of(self, level), units=self._units())
-
-    @property
-    @column("coefficient", ends="_ends", error="_scale")
-    def _with_intercept(self) -> FloatArray:
-        return np.append(self.intercept, self.coefficients)
-
     @property
     def _scale(self) -> FloatArray:
         return np.sqrt(np.diag(self.covariance))
 
     @property
-    @column("public only", error="_public_scale")
-    def _public_with_intercept(self) -> FloatArray | None:
-        if not self._has_public_fit:
-            return None
-        return np.append(self.public_intercept, self.public_coefficients)
-
-    @property
     def _public_scale(self) -> FloatArray:
         return np.sqrt(np.diag(self.public_covariance))
+
+    def _public_ends(self, level: float) -> tuple[FloatArray, FloatArray]:
+        public = _flat_with(self.public_intercept, self.public_coefficients)
+        width = normal_quantile(0.5 + level / 2.0) * self._public_scale * self._known
+        return public - width, public + width
 
     def _facts(self, level: float) -> Facts:
         odds = ""
@@ -723,13 +736,6 @@ class DescentResult(LinearModel):
         lower, upper = self._ends(validation.confidence_level(level))
         return lower[:, 1:], upper[:, 1:]
 
-    def _estimates(self, level: float) -> list[plots.Estimate]:
-        private, public = super()._estimates(level)
-        if self.part_reasons:
-            lower, upper = self.confidence_interval(level)
-            private = dataclasses.replace(private, lower=lower.ravel(), upper=upper.ravel())
-        return [private, public]
-
     def _ends(self, level: float) -> tuple[FloatArray, FloatArray]:
         """Return the interval ends of [intercept, coefficients], (outputs, 1 + terms) each."""
         known = np.column_stack([self.intercept, self.coefficients])
@@ -739,22 +745,12 @@ class DescentResult(LinearModel):
         return lower.reshape(known.shape), upper.reshape(known.shape)
 
     def _table(self, level: float) -> Table:
+        if self.part_reasons or not self._has_outputs:
+            return table_of(self, level)
+        numbers = np.column_stack([self.intercept, self.coefficients]).tolist()
+        heads = [f"class {each}" for each in self._class_names]
         terms = ("intercept", *self.terms)
-        single = len(self.coefficients) == 1
-        classes = self._class_names
-        known = np.column_stack([self.intercept, self.coefficients])
-        if not (single or self.part_reasons):
-            shown = [f"class {each}" for each in classes]
-            return Table("term", terms, list(zip(shown, known.tolist(), strict=True)))
-        ends = [] if single else list(zip(("lower", "upper"), self._ends(level), strict=True))
-        public = np.column_stack([self.public_intercept, self.public_coefficients])
-        arrays = [("coefficient", known), *ends, ("public only", public)]
-        numbers = [(title, values.ravel().tolist()) for title, values in arrays]
-        if single:
-            return Table("term", terms, numbers)
-        lines = [f"{each}: {term}" for each in classes for term in terms]
-        columns: list[Any] = [*numbers, *with_reasons(self.part_reasons)]
-        return Table("class: term", lines, columns, units=self._units() * len(classes))
+        return Table("term", terms, list(zip(heads, numbers, strict=True)))
 
     @property
     def _no_intervals(self) -> str:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -11,23 +9,15 @@ import numpy as np
 from fastpubpriv import validation
 from fastpubpriv._types import FloatArray, IntArray
 from fastpubpriv.privacy.noise_quantiles import deviations
-from fastpubpriv.results import plots
-from fastpubpriv.results.base import LEVEL, Result
-from fastpubpriv.results.by_key import LEAST_SCALE, Key, key_axis, place_of, table_by
-from fastpubpriv.results.comparisons import (
-    Comparison,
-    Estimated,
-    KeyPair,
-    Kind,
-    answer_of,
-    label_of,
-)
+from fastpubpriv.results.base import LEVEL
+from fastpubpriv.results.by_key import CountsByKey, Key
+from fastpubpriv.results.comparisons import Comparison, Estimated, Kind, answer_of, compared
 from fastpubpriv.results.fields import array, column, value_class
-from fastpubpriv.results.result_tables import Facts, Table, percent
+from fastpubpriv.results.result_tables import Facts, percent
 
 
 @value_class
-class PersonCounts(Result):
+class PersonCounts(CountsByKey):
     """Released numbers of persons that have a row of each key.
 
     A part is a key. One has "few_rows" if its count is within two noise standard deviations of zero: it may have no person. A
@@ -72,18 +62,10 @@ class PersonCounts(Result):
     left_out: float = 0.0
     left_out_std: float = 0.0
 
-    _main = "keys"
-    _parted = "counts"
-    _line_axes = ("keys",)
-
     def _fits_together(self) -> bool:
         positive = min(self.noise_std, self.left_out, self.left_out_std) >= 0.0
         same_length = all(len(key) == len(self.by) for key in self.keys)
         return positive and self.keys_per_person >= 1 and same_length
-
-    def __getitem__(self, key: Any) -> float:
-        """Return the count of a key; raise KeyError if it is not among `keys`."""
-        return float(self.counts[place_of(self.keys, key if isinstance(key, tuple) else (key,))])
 
     @property
     def published(self) -> FloatArray:
@@ -147,14 +129,12 @@ class PersonCounts(Result):
     def _compared(self, kind: Kind, a: Any, b: Any, level: float, of: str) -> Comparison:
         level = validation.confidence_level(level)
         of = validation.choice("of", of, ("persons", "population"))
-        keys = KeyPair.of(self, a, b)
+        places = self._places_of(a, b)
         r = 0.0 if of == "persons" else None
         z = deviations(self.noise_law, level, 1)
         # Each count may lack up to `left_out` persons: the first alone at the upper end, the second alone at the lower one.
         width = z * np.hypot(self._std(of), self.left_out_std)
-        place_of_first, place_of_second = keys.places
-        first = self._noisy(place_of_first, width)
-        second = self._noisy(place_of_second, width)
+        first, second = (self._noisy(place, width) for place in places)
         most_of_first = first.moved(self.left_out)
         most_of_second = second.moved(self.left_out)
         value = answer_of(kind, (first, second), r).value
@@ -163,8 +143,8 @@ class PersonCounts(Result):
         titles = {"persons": "persons", "population": "persons of the population"}
         answer = Estimated(value, lower, upper)
         most = float(self.n_priv)
-        return keys.compared(
-            self, kind, answer, of=titles[of], level=level, correlation=r, most=most
+        return compared(
+            self, kind, answer, (a, b), places, of=titles[of], level=level, correlation=r, most=most
         )
 
     def _noisy(self, place: int, width: FloatArray) -> Estimated:
@@ -173,58 +153,27 @@ class PersonCounts(Result):
         half = width[[place]]
         return Estimated(count, count - half, count + half)
 
-    def plot(
-        self,
-        path: str | Path | None = None,
-        *,
-        level: float = LEVEL,
-        x_pub: Any = None,
-        ax: Any = None,
-    ) -> Any:
-        """Draw `published` with its intervals (needs matplotlib); returns the figure.
-
-        `x_pub` is ignored; it exists because other results draw public rows.
-        `ax` are axes of matplotlib to draw into, in place of a figure of their own.
-        """
-        lower, upper = self._published_ends(level)
-        names = [label_of(key) for key in self.keys]
-        estimate = plots.Estimate("private", self.published, lower, upper, style="bar")
-        label = f"persons by {', '.join(self.by)}, with {level:.0%} intervals of the noise"
-        one_axis = [("", list(range(len(names))))]
-        return plots.plot_forest([estimate], names, groups=one_axis, label=label, path=path, ax=ax)
-
-    def _published_ends(self, level: float) -> tuple[FloatArray, FloatArray]:
-        """Return the ends of the intervals in whole persons, which contain `published`."""
-        lower, upper = self.confidence_interval(level)
-        return np.floor(lower), np.ceil(upper)
-
-    def _axis(self, axis: str) -> tuple[str, Sequence[Any]]:
-        return key_axis(self.by, self.keys) if axis == "keys" else super()._axis(axis)
-
     @property
-    @column("count", ends="_whole_ends", error="_count_scale", unit="persons")
-    def _whole(self) -> IntArray:
+    @column(
+        "count",
+        ends="_whole_ends",
+        error="_count_scale",
+        unit="persons",
+        drawn="private",
+        bars=True,
+        interval_of="the noise",
+    )
+    def _whole_counts(self) -> IntArray:
         return self.published.astype(np.int64)
-
-    def _whole_ends(self, level: float) -> tuple[IntArray, IntArray]:
-        lower, upper = self._published_ends(level)
-        return lower.astype(np.int64), upper.astype(np.int64)
-
-    @property
-    def _count_scale(self) -> float:
-        return max(self.noise_std, LEAST_SCALE)
 
     @property
     @column("share", error="_share_scale", unit="share of the persons")
-    def _share_shown(self) -> FloatArray:
+    def _possible_share(self) -> FloatArray:
         return np.clip(self.share, 0.0, 1.0)
 
     @property
     def _share_scale(self) -> float:
         return self._count_scale / max(self.n_priv, 1)
-
-    def _table(self, level: float) -> Table:
-        return table_by(self, level, rounded=True)
 
     def _facts(self, level: float) -> Facts:
         noise = f"{self.noise_law}, standard deviation {self.noise_std:.3g} persons"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import io
+import itertools
 import math
 import textwrap
 from collections.abc import Sequence
@@ -16,8 +17,10 @@ import numpy as np
 from fastpubpriv import validation
 from fastpubpriv._types import FloatArray
 from fastpubpriv.errors import InputError
+from fastpubpriv.results.fields import drawn_of
 from fastpubpriv.results.gaussians import circle, clipped, ellipse
 from fastpubpriv.results.public_draws import t_quantile
+from fastpubpriv.results.result_tables import Lines, declared_numbers
 
 # Colors that are distinguishable in grayscale and by color-blind readers.
 PALETTE = ("#0b5fa5", "#d1690e", "#3b8f5a", "#8a5aa8", "#7a7a7a", "#b0304f")
@@ -73,16 +76,18 @@ class Estimate:
         )
 
     def _on(self, places: Sequence[int]) -> Estimate:
-        """Return the part on these lines (ascending indices), with rows renumbered among them."""
+        """Return the part on these lines, with rows renumbered in their order."""
         rows = np.arange(len(self.mean)) if self.rows is None else self.rows
         chosen = np.flatnonzero(np.isin(rows, places))
+        order = np.argsort(places)
+        found = np.searchsorted(places, rows[chosen], sorter=order)
         lower, upper = (end[chosen] for end in self._ends)
         return Estimate(
             self.label,
             self.mean[chosen],
             lower,
             upper,
-            np.searchsorted(places, rows[chosen]),
+            order[found],
             self.style,
         )
 
@@ -217,6 +222,62 @@ def heading(name: str, width: int) -> str:
     return "\n".join(shown).replace("$", r"\$")  # else two of them would be a formula
 
 
+def plot_lines(
+    value: Any, level: float, public: Sequence[Estimate], *, path: str | Path | None, ax: Any
+) -> Any:
+    """Draw the declared numbers of a value, a line for each, and estimates of public rows; return the figure."""
+    drawn = drawn_of(type(value))
+    estimates = []
+    for name, declaration in drawn.items():
+        numbers, ends = declared_numbers(value, name, declaration, level)
+        if numbers is not None:
+            mean, *interval = map(_flat, (numbers, *(ends or ())))
+            lower, upper = interval or (None, None)
+            style: Literal["bar", "point"] = "bar" if declaration.bars else "point"
+            estimates.append(Estimate(declaration.drawn, mean, lower, upper, style=style))
+    first = next(iter(drawn.values()))
+    label = value._axis_label(first)
+    if estimates[0].lower is not None:
+        label += f", with {level:.0%} intervals"
+        label += f" of {first.interval_of}" if first.interval_of else ""
+    lines = Lines.of(value)
+    others = [axis for axis in lines.axes if axis != "dim"]
+    line_axis = others[-1] if others else "dim"
+    across = tuple(axis for axis in lines.axes if axis != line_axis)
+    return plot_forest(
+        [*estimates, *public],
+        lines.along((line_axis,), lines.joined((line_axis,))),
+        groups=_panels(value, lines, across),
+        apart="dim" in across and value.dim > 1,
+        zero=first.zero,
+        label=label,
+        path=path,
+        ax=ax,
+    )
+
+
+def _flat(numbers: Any) -> FloatArray:
+    return np.asarray(numbers, dtype=np.float64).reshape(-1)
+
+
+def _panels(value: Any, lines: Lines, across: tuple[str, ...]) -> Groups | None:
+    """Return a panel for each entry of the axes `across`, or without these for neighbors of one unit; None for columns alone."""
+    if lines.axes == ("dim",):
+        return None
+    if across:
+        titles = lines.joined(across)
+        of_lines = lines.along(across, np.arange(len(titles)))
+    else:
+        units = value._units() or [""] * len(lines)
+        runs = [len(list(run)) for _, run in itertools.groupby(units)]
+        titles = [""] * len(runs)
+        of_lines = np.repeat(np.arange(len(runs)), runs)
+    places: dict[int, list[int]] = {}
+    for place in value._drawn_places():
+        places.setdefault(int(of_lines[place]), []).append(place)
+    return [(titles[panel], own) for panel, own in places.items()] or [("", [])]
+
+
 def plot_forest(
     estimates: Sequence[Estimate],
     names: Sequence[str],
@@ -234,7 +295,7 @@ def plot_forest(
     # An interval that is unbounded, or far longer than all others, is cut at the edge and ends in an arrow.
     numbered = groups is None and len(names) > MOST_LINES
     groups = groups or [("", [place]) for place in range(len(names))]
-    if len(names) > MOST_LINES and not numbered:
+    if sum(len(places) for _, places in groups) > MOST_LINES and not numbered:
         groups, left_out = _shortened(estimates[0], groups, zero)
         label += left_out
     together = [place for _, places in groups for place in places]
@@ -476,7 +537,7 @@ def plot_ellipses(
     level: float,
     ends_level: float,
     points: FloatArray | None,
-    box: Box | None,
+    box: Box,
 ) -> Any:
     """Draw ellipses of all pairs of columns of a Gaussian, clipped to the range `box`, over the public rows `points`."""
     dim = result.dim
@@ -510,7 +571,7 @@ def plot_ellipses(
                 )
                 continue
             chosen = [column, row]
-            ends = None if box is None else (box[0][chosen], box[1][chosen])
+            ends = box[0][chosen], box[1][chosen]
             shown = None if points is None else points[:, chosen]
             _limits(axes.set_xlim, mean[column], reach * spread[column], ends, 0)
             if row == column:
@@ -522,7 +583,7 @@ def plot_ellipses(
                         shown[:, 0], shown[:, 1], ".", color="#555555", ms=3, alpha=0.5, zorder=1
                     )
                 outline = ellipse(mean[chosen], covariance[np.ix_(chosen, chosen)], level)
-                outline = outline if ends is None else clipped(outline, *ends)
+                outline = clipped(outline, *ends)
                 axes.fill(outline[:, 0], outline[:, 1], color=PALETTE[0], alpha=0.14, lw=0)
                 axes.plot(outline[:, 0], outline[:, 1], color=PALETTE[0], lw=1.3)
                 axes.plot(mean[column], mean[row], "+", color=PALETTE[1], ms=8, mew=1.6)
@@ -548,24 +609,20 @@ def plot_ellipses(
     return canvas.save(path)
 
 
-def _limits(set_limits: Any, middle: float, reach: float, ends: Box | None, place: int) -> None:
+def _limits(set_limits: Any, middle: float, reach: float, ends: Box, place: int) -> None:
     # If the spread of a column is below the rounding error of its mean, the axis would have length zero.
     reach = max(float(reach), 1e-12 * abs(float(middle)), np.finfo(np.float64).tiny)
-    low = float(middle) - reach
-    high = float(middle) + reach
-    if ends is not None:  # a margin beyond the bounds, so that they are visible
-        low = min(max(low, float(ends[0][place]) - 0.1 * reach), float(middle))
-        high = max(min(high, float(ends[1][place]) + 0.1 * reach), float(middle))
-    set_limits(low, high)
+    # a margin beyond the bounds, so that they are visible
+    low = max(float(middle) - reach, float(ends[0][place]) - 0.1 * reach)
+    high = min(float(middle) + reach, float(ends[1][place]) + 0.1 * reach)
+    set_limits(min(low, float(middle)), max(high, float(middle)))
 
 
 def _density(
-    axes: Any, mean: float, spread: float, reach: float, ends: Box | None, points: FloatArray | None
+    axes: Any, mean: float, spread: float, reach: float, ends: Box, points: FloatArray | None
 ) -> None:
     """Draw the density of one column, clipped to its bounds, without a vertical scale."""
-    place = mean + np.linspace(-reach, reach, 121) * spread
-    if ends is not None:
-        place = np.clip(place, ends[0][0], ends[1][0])
+    place = np.clip(mean + np.linspace(-reach, reach, 121) * spread, ends[0][0], ends[1][0])
     steps = (place - mean) / spread if spread > 0.0 else np.zeros_like(place)
     height = np.exp(-steps * steps / 2.0)
     axes.fill_between(place, height, color=PALETTE[0], alpha=0.14, lw=0)
@@ -654,10 +711,9 @@ def plot_mixture(
     level: float = 0.95,
     points: FloatArray | None = None,
     balls: Sequence[Any] = (),
-    bounds: Any = None,
+    box: Box,
 ) -> Any:
-    """Draw densities (one column) or ellipses in the plane of `plane_of`; `bounds` apply to mixtures of one or two columns."""
-    box = validation.column_bounds(bounds, result.dim, endless=True) if result.dim <= 2 else None
+    """Draw densities (one column) or ellipses in the plane of `plane_of`, clipped to the range `box` of what is drawn."""
     shown = (
         np.empty((0, result.dim))
         if points is None
@@ -682,9 +738,12 @@ def _public_rows(rows: FloatArray, low: Any, high: Any) -> str:
 
 
 def _shown_part(
-    weights: FloatArray, extents: FloatArray, rows: FloatArray, ends: Any
+    weights: FloatArray, extents: FloatArray, rows: FloatArray, ends: tuple[float, float]
 ) -> tuple[float, float]:
-    """Return axis limits from `extents` (2, k) of components and the central 99 % of `rows`; light or distant ones may be cut."""
+    """Return axis limits from `extents` (2, k) of components and the central 99 % of `rows`, within `ends`.
+
+    Light or distant ones may be cut.
+    """
     light = weights < LIGHT * weights.max()
     sure = extents[:, ~light].ravel()
     public = np.quantile(rows, (0.005, 0.995)) if len(rows) else rows
@@ -693,24 +752,20 @@ def _shown_part(
         [Estimate("", sure), Estimate("", rest[0], rest[1], rest[2])], False, MOST_OF_PLANE
     )
     room = 0.02 * (last - first)  # so that bounds are visible
-    begin, end = (
-        (first, last) if ends is None else (max(first, ends[0] - room), min(last, ends[1] + room))
-    )
+    begin = max(first, ends[0] - room)
+    end = min(last, ends[1] + room)
     return (float(begin), float(end)) if begin < end else (first, last)
 
 
-def _densities(
-    axes: Any, result: Any, labels: Sequence[str], points: FloatArray, box: Box | None
-) -> None:
+def _densities(axes: Any, result: Any, labels: Sequence[str], points: FloatArray, box: Box) -> None:
     means = result.means[:, 0]
     spreads = np.sqrt(result.covariances[:, 0, 0])
     extents = np.stack([means - 4.0 * spreads, means + 4.0 * spreads])
-    low, high = _shown_part(result.weights, extents, points[:, 0], box and (box[0][0], box[1][0]))
+    low, high = _shown_part(result.weights, extents, points[:, 0], (box[0][0], box[1][0]))
     # The grid resolves every component, however narrow.
     narrow = (m + s * np.linspace(-4, 4, 161) for m, s in zip(means, spreads, strict=True))
-    steps = np.unique(np.concatenate([np.linspace(low, high, 400), *narrow]))
-    if box is not None:
-        steps = np.unique(np.clip(steps, box[0][0], box[1][0]))
+    steps = np.concatenate([np.linspace(low, high, 400), *narrow])
+    steps = np.unique(np.clip(steps, box[0][0], box[1][0]))
     total = np.zeros_like(steps)
     for index in range(len(result.weights)):
         z = (steps - means[index]) / spreads[index]
@@ -758,7 +813,7 @@ def _plane(
     points: FloatArray,
     level: float,
     balls: Any,
-    box: Box | None,
+    box: Box,
 ) -> None:
     middle, plane, names = plane_of(result)
     projected = (points - middle) @ plane.T
@@ -771,7 +826,7 @@ def _plane(
         values, vectors = np.linalg.eigh(plane @ result.covariances[index] @ plane.T)
         ellipse = center + (around * np.sqrt(np.maximum(values, 0.0))) @ vectors.T
         extents[:, index] = ellipse.min(axis=0), ellipse.max(axis=0)
-        ellipse = ellipse if box is None else clipped(ellipse, *box)
+        ellipse = clipped(ellipse, *box)
         axes.fill(ellipse[:, 0], ellipse[:, 1], color=color, alpha=0.14, lw=0, zorder=2)
         curves += axes.plot(
             ellipse[:, 0], ellipse[:, 1], color=color, lw=1.4, zorder=3, label=labels[index]
@@ -784,9 +839,7 @@ def _plane(
         axes.plot(at[:, 0], at[:, 1], color="#222222", lw=0.8, ls=":", zorder=2, label=label)
     # The components determine the limits, as released balls and public rows may lie far outside of them.
     ends = [
-        _shown_part(
-            result.weights, extents[..., j], projected[:, j], box and (box[0][j], box[1][j])
-        )
+        _shown_part(result.weights, extents[..., j], projected[:, j], (box[0][j], box[1][j]))
         for j in (0, 1)
     ]
     longest = max(high - low for low, high in ends)

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from itertools import chain
-from pathlib import Path
 from typing import Any, ClassVar, Literal
 
 import numpy as np
@@ -15,24 +14,12 @@ from fastpubpriv import validation
 from fastpubpriv._types import FloatArray
 from fastpubpriv.privacy.noise_quantiles import deviations
 from fastpubpriv.results import plots
-from fastpubpriv.results.base import LEVEL, Result, Value
-from fastpubpriv.results.by_key import (
-    Key,
-    Part,
-    judged_parts,
-    key_axis,
-    lines_of,
-    named_by,
-    place_of,
-    table_by,
-    unseen_facts,
-    unseen_parts,
-)
-from fastpubpriv.results.comparisons import Comparable, Estimated, Numbers
+from fastpubpriv.results.base import Value
+from fastpubpriv.results.by_key import Key, OfGroups, Part, place_of
+from fastpubpriv.results.drawn import Drawn
 from fastpubpriv.results.fields import WIDTH, array, column, value_class
 from fastpubpriv.results.interval_parts import fact_of_rows_used
-from fastpubpriv.results.reasons import PartReasons
-from fastpubpriv.results.result_tables import Facts, Table, percent
+from fastpubpriv.results.result_tables import Facts, Lines, percent
 
 Structure = Literal["continuous", "atom", "gap"]
 STRUCTURES: dict[Structure, str] = {
@@ -126,7 +113,7 @@ class EdgeRanks(Value):
 
 
 @value_class
-class QuantileResult(Result):
+class QuantileResult(Drawn):
     """Released quantiles of columns.
 
     A part is a (column, q) pair, in row-major order: "clipped" if the quantile lies beyond the range that the counts resolve, so
@@ -165,7 +152,13 @@ class QuantileResult(Result):
 
     q: FloatArray = array("q", label="q", unit="share of the rows")
     quantile: FloatArray = array(
-        "dim", "q", missing=math.nan, label="quantile", ends="confidence_interval", error=WIDTH
+        "dim",
+        "q",
+        missing=math.nan,
+        label="quantile",
+        ends="confidence_interval",
+        error=WIDTH,
+        drawn="private",
     )
     noise_rows: FloatArray = array("dim", "q", label="noise_rows", error="noise_rows", unit="rows")
     structure: tuple[tuple[Structure, ...], ...]
@@ -187,20 +180,9 @@ class QuantileResult(Result):
         return [*chain(*self.structure)]
 
     def _fits_together(self) -> bool:
-        lines = len(self._lines)
-        return (
-            len(self.ranks) == lines
-            and [len(line) for line in self.structure] == [len(self.q)] * lines
-        )
-
-    @property
-    def _lines(self) -> tuple[str, ...]:
-        """Names of the rows of `quantile`, each with one estimate per q."""
-        return self.labels
-
-    def _shown_lines(self) -> list[bool]:
-        """Return which lines a plot has."""
-        return [True] * len(self._lines)
+        columns = self.quantile.size // max(len(self.q), 1)
+        lengths = [len(column) for column in self.structure]
+        return len(self.ranks) == columns and lengths == [len(self.q)] * columns
 
     def confidence_interval(
         self, level: float = 0.95, *, simultaneous: bool = False
@@ -222,34 +204,11 @@ class QuantileResult(Result):
         # An estimate at the end of the range that is resolved belongs to its interval.
         return np.fmin(lower, self.quantile), np.fmax(upper, self.quantile)
 
-    def plot(
-        self,
-        path: str | Path | None = None,
-        *,
-        level: float = LEVEL,
-        x_pub: Any = None,
-        ax: Any = None,
-    ) -> Any:
-        """Draw the estimates with their intervals, a line for each q below each column (needs matplotlib); returns the figure.
-
-        Below each, if given and there are no groups, the quantile of the public rows `x_pub`.
-        `ax` are axes of matplotlib to draw into, in place of a figure of their own.
-        """
-        lower, upper = (ends.ravel() for ends in self.confidence_interval(level))
-        estimates = [plots.Estimate("private", self.quantile.ravel(), lower, upper)]
-        if x_pub is not None and self._lines == self.labels:
-            public = np.nanquantile(self._public(x_pub, gaps=True), self.q, axis=0).T
-            estimates.append(plots.Estimate("public rows", public.ravel()))
-        k = len(self.q)
-        shown = self._shown_lines()
-        groups = [
-            (name, list(range(j * k, j * k + k))) for j, name in enumerate(self._lines) if shown[j]
-        ]
-        names = [f"{q:.6g}" for q in self.q.tolist()] * len(self._lines)
-        label = f"quantiles, with {level:.0%} intervals"
-        return plots.plot_forest(
-            estimates, names, groups=groups, apart=self.dim > 1, label=label, path=path, ax=ax
-        )
+    def _public_estimates(self, x_pub: Any, level: float) -> list[plots.Estimate]:
+        if x_pub is None:
+            return []
+        public = np.nanquantile(self._public(x_pub, gaps=True), self.q, axis=0).T
+        return [plots.Estimate("public rows", public.ravel())]
 
     def _facts(self, level: float) -> Facts:
         text = f"{percent(level)} each, from {self.noise_law} noise and sampling"
@@ -257,18 +216,17 @@ class QuantileResult(Result):
         meanings = [
             (word, meaning) for word, meaning in STRUCTURES.items() if meaning and word in present
         ]
-        return [*self._facts_of_rows(), ("Interval", text), *meanings]
+        return [("Interval", text), *meanings]
 
-    def _facts_of_rows(self) -> Facts:
-        """Return the fact that says how many rows have a value, where some of the rows may be absent."""
+    def _facts_of_rows_used(self, level: float) -> Facts:
         if not self._rows_may_be_absent:
             return []
         totals = [(ranks.total, ranks.total_std) for ranks in self.ranks]
-        return [fact_of_rows_used(self._lines, totals)]
+        return [fact_of_rows_used(Lines.of(self).joined(self._line_axes[:-1]), totals)]
 
 
 @value_class
-class GroupQuantiles(QuantileResult, Comparable):
+class GroupQuantiles(OfGroups, QuantileResult):
     """Released quantiles of groups; `quantile` and `noise_rows` are (groups, dim, k), `structure` and `ranks` have one entry per
     (group, column) pair, in row-major order.
 
@@ -305,6 +263,7 @@ class GroupQuantiles(QuantileResult, Comparable):
         label="quantile",
         ends="confidence_interval",
         error=WIDTH,
+        drawn="private",
     )
     noise_rows: FloatArray = array(
         "groups", "dim", "q", label="noise_rows", error="noise_rows", unit="rows"
@@ -312,44 +271,12 @@ class GroupQuantiles(QuantileResult, Comparable):
 
     _line_axes = ("groups", "dim", "q")
 
-    def _axis(self, axis: str) -> tuple[str, Sequence[Any]]:
-        return key_axis(self.by, self.groups) if axis == "groups" else super()._axis(axis)
-
-    def _fits_together(self) -> bool:
-        return QuantileResult._fits_together(self) and named_by(self.by, self.groups)
-
-    @classmethod
-    def _judged(cls, fields: Mapping[str, Any]) -> PartReasons:
-        return judged_parts(fields["groups"], fields["quantile"], fields.get("part_reasons", ()))
-
     def __getitem__(self, group: Part | Key) -> FloatArray:
         """Return the quantiles of a group, (dim, k); raise KeyError if it is not among `groups`."""
         return np.asarray(self.quantile[place_of(self.groups, group)])
 
-    def _numbers(self, level: float) -> Numbers:
-        lines = [f"{q:g}" for q in self.q.tolist()]
-        if self.dim > 1:
-            lines = [f"{name}: {q}" for name in self.labels for q in lines]
-        ends = self.confidence_interval(level)
-        by_group = (each.reshape(len(self.groups), -1) for each in (self.quantile, *ends))
-        estimated = Estimated(*by_group)
-        reasons = self.part_reasons
-        return Numbers("group", self.groups, "quantile", lines, estimated, reasons, 0.0)
-
-    @property
-    def _lines(self) -> tuple[str, ...]:
-        return tuple(lines_of(self.groups, self.labels))
-
-    def _shown_lines(self) -> list[bool]:
-        return [not all(line) for line in np.reshape(self._unseen, (-1, len(self.q)))]
-
-    @property
-    def _unseen(self) -> list[bool]:
-        """Which parts tables leave out, as `unseen_parts` says."""
-        return unseen_parts(self.groups, self.quantile, self.part_reasons)
-
-    def _table(self, level: float) -> Table:
-        return table_by(self, level, left_out=self._unseen)
+    def _public_estimates(self, x_pub: Any, level: float) -> list[plots.Estimate]:
+        return []
 
     def _facts(self, level: float) -> Facts:
-        return [*super()._facts(level), *unseen_facts(self._unseen)]
+        return [*super()._facts(level), *self._facts_of_left_out()]

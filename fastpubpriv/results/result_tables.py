@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import datetime
 import html
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from itertools import chain
+from itertools import chain, product
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -14,6 +15,7 @@ import numpy as np
 from fastpubpriv._types import FloatArray
 from fastpubpriv.results.fields import WIDTH, Declaration, columns_of
 from fastpubpriv.results.reasons import PartReasons, status_of
+from fastpubpriv.rowwise.intervals import name_of_interval
 
 # Maximum number of rows and columns of a table in a text or page; a data frame has all of them.
 MOST_ROWS = 60
@@ -78,7 +80,7 @@ class Table:
             return [values[place] for place in places]
 
         columns = [TableColumn(each.name, of(each.values), of(each.scale)) for each in self.parts()]
-        return replace(self, labels=of(self.labels), columns=columns)
+        return replace(self, labels=of(self.labels), columns=columns, left_out=of(self.left_out))
 
     def parts(self, *, rounded: bool = False) -> list[TableColumn]:
         """Return all columns as TableColumns; unless `rounded`, spreads become columns of their own."""
@@ -95,11 +97,43 @@ class Table:
         return columns
 
 
+def as_shown(key: Any) -> Any:
+    """Return a key as results show it: a date, or a period or interval of pandas, as text."""
+    if isinstance(key, tuple):
+        return tuple(map(as_shown, key))
+    if type(key).__name__ == "Interval":
+        return name_of_interval(key.left, key.right, key.closed == "right")
+    if isinstance(key, datetime.datetime):
+        return key.date().isoformat()
+    if isinstance(key, np.datetime64):
+        is_coarse = np.datetime_data(key.dtype)[0] in ("Y", "M")
+        return str(key if is_coarse else key.astype("M8[D]"))
+    return str(key) if isinstance(key, datetime.date) or type(key).__name__ == "Period" else key
+
+
+def label_of(name: Any) -> str:
+    """Return a group or key as text; the parts of a tuple are joined by commas."""
+    name = as_shown(name)
+    if isinstance(name, tuple):
+        return ", ".join(map(label_of, name))
+    return str(name) if isinstance(name, str | bool) else f"{name:g}"
+
+
 class Lines(NamedTuple):
-    """The lines of a table: the axes whose entries they are, in row-major order, with their sizes."""
+    """The lines of a table: the axes whose entries they are, in row-major order, with the titles and names of their entries."""
 
     axes: tuple[str, ...]
-    sizes: tuple[int, ...]
+    titles: tuple[str, ...]
+    names: tuple[Sequence[Any], ...]
+
+    @classmethod
+    def of(cls, value: Any) -> Lines:
+        """Return the lines of a value, which has a line for each entry of its axes `_line_axes`."""
+        titles, names = zip(*map(value._axis, value._line_axes), strict=True)
+        return cls(value._line_axes, titles, names)
+
+    def __len__(self) -> int:
+        return math.prod(map(len, self.names))
 
     def along(self, axes: tuple[str, ...], values: Any) -> Any:
         """Return the value of each line from values with some of the axes; an array, or tuples within tuples."""
@@ -111,73 +145,97 @@ class Lines(NamedTuple):
                 flat = [*chain(*flat)]
         if axes in (self.axes, ("lines",)):
             return flat
-        own = [
-            size if axis in axes else 1 for axis, size in zip(self.axes, self.sizes, strict=True)
-        ]
-        places = np.broadcast_to(np.arange(math.prod(own)).reshape(own), self.sizes).reshape(-1)
+        sizes = tuple(map(len, self.names))
+        own = [size if axis in axes else 1 for axis, size in zip(self.axes, sizes, strict=True)]
+        places = np.broadcast_to(np.arange(math.prod(own)).reshape(own), sizes).reshape(-1)
         return flat[places] if isinstance(flat, np.ndarray) else [flat[place] for place in places]
+
+    def joined(self, axes: tuple[str, ...]) -> list[str]:
+        """Return the names of the entries of some axes, in row-major order; a single column is not named beside others."""
+        parts = []
+        for axis in axes:
+            names = self.names[self.axes.index(axis)]
+            if axis != "dim" or len(names) > 1 or len(axes) == 1:
+                parts.append([label_of(name) for name in names])
+        return [": ".join(each) for each in product(*parts)]
 
 
 def table_of(value: Any, level: float) -> Table:
     """Return the table that the declarations of a value make, with a line for each entry of its axes `_line_axes`."""
-    named = [value._axis(axis) for axis in value._line_axes]
-    lines = Lines(value._line_axes, tuple(len(labels) for _, labels in named))
-    index, labels = named[0]
+    lines = Lines.of(value)
     heads = []
     # An axis without a title has a declared column.
-    for axis, (title, names) in zip(lines.axes[1:], named[1:], strict=True):
+    for axis, title, names in list(zip(*lines, strict=True))[1:]:
         if title and len(names) > 1:
             heads.append(TableColumn(title, lines.along((axis,), names)))
     before: list[TableColumn] = []
     behind: list[TableColumn] = []
+    more: list[TableColumn] = []
     for name, declaration in columns_of(type(value)).items():
         columns = _columns_of(value, name, declaration, lines, level) if declaration.axes else []
-        (behind if declaration.after_reasons else before).extend(columns)
+        if declaration.frames_only:
+            more += columns
+        elif declaration.after_reasons:
+            behind += columns
+        else:
+            before += columns
     parts = getattr(value, "part_reasons", ())
     # A text may hold other reasons, of parts that are no lines.
-    reasons = with_reasons(parts) if len(parts) == math.prod(lines.sizes) else []
-    if len(lines.axes) > 1:
-        labels = lines.along(lines.axes[:1], labels)
-    units = []
-    if "dim" in lines.axes:
-        units = lines.along(("dim",), value._axis("dim")[1])
-    return Table(index, labels, [*heads, *before, *reasons, *behind], units=units)
+    reasons = with_reasons(parts) if len(parts) == len(lines) else []
+    labels = lines.along(lines.axes[:1], lines.names[0])
+    by = getattr(value, "by", ())
+    table = Table(lines.titles[0], labels, [*heads, *before, *reasons, *behind], more=more)
+    if len(by) > 1:
+        tuples = [label if isinstance(label, tuple) else (label,) * len(by) for label in labels]
+        table = replace(table, labels=tuples, parts_of_labels=by)
+    rounded = value._rounded
+    return replace(table, left_out=value._left_out, rounded=rounded, units=value._units())
+
+
+def declared_numbers(
+    value: Any, name: str, declaration: Declaration, level: float
+) -> tuple[Any, Any]:
+    """Return the numbers that are declared, and their interval ends; None for each that the value does not have."""
+    numbers = getattr(value, name)
+    if callable(numbers):
+        numbers = numbers(level)
+    has_ends = numbers is not None and declaration.ends
+    return numbers, getattr(value, declaration.ends)(level) if has_ends else None
 
 
 def _columns_of(
     value: Any, name: str, declaration: Declaration, lines: Lines, level: float
 ) -> list[TableColumn]:
     """Return the columns of one declaration: of the numbers, of interval ends, or one for each name of the last axis."""
-    numbers = getattr(value, name)
-    if callable(numbers):
-        numbers = numbers(level)
+    numbers, ends = declared_numbers(value, name, declaration, level)
     label = declaration.label or ""
     if numbers is None:
         return []
-    if declaration.axes == (*lines.axes, "dim"):
-        scales = getattr(value, declaration.error) if declaration.error else None
+    error = declaration.error
+    scales = getattr(value, error) if error and error != WIDTH else None
+    if declaration.axes[:-1] == lines.axes:
         columns = []
-        for place, column in enumerate(value._axis("dim")[1]):
+        for place, column in enumerate(value._axis(declaration.axes[-1])[1]):
             spread = None
             if declaration.spread is not None:
-                spread = (
-                    declaration.spread[0] + column,
-                    getattr(value, declaration.spread[1])[..., place],
-                )
-            scale = None if scales is None else scales[..., place]
-            columns.append(TableColumn(label + column, numbers[..., place], scale, spread))
+                title, attribute = declaration.spread
+                spread = title + column, getattr(value, attribute)[..., place].reshape(-1)
+            scale = None if scales is None else scales[..., place].reshape(-1)
+            values = numbers[..., place].reshape(-1)
+            columns.append(TableColumn(label + column, values, scale, spread))
         return columns
-    ends = getattr(value, declaration.ends)(level) if declaration.ends else None
-    scale = None
-    if declaration.error == WIDTH and ends is not None:
-        with np.errstate(invalid="ignore"):
-            scale = (ends[1] / 4.0 - ends[0] / 4.0).reshape(-1)
-    elif declaration.error and declaration.error != WIDTH:
-        scale = np.broadcast_to(getattr(value, declaration.error), np.shape(numbers)).reshape(-1)
-    columns = [TableColumn(label, lines.along(declaration.axes, numbers), scale)]
-    for name_of_end, end in zip(declaration.names_of_ends, ends or (), strict=False):
-        columns.append(TableColumn(name_of_end, lines.along(declaration.axes, end), scale))
-    return columns
+    if scales is not None:
+        scales = np.broadcast_to(scales, np.shape(numbers)).reshape(-1)
+    elif error == WIDTH and ends is not None:
+        scales = scale_of(*ends).reshape(-1)
+    named = zip((label, *declaration.names_of_ends), (numbers, *(ends or ())), strict=False)
+    return [TableColumn(each, lines.along(declaration.axes, of), scales) for each, of in named]
+
+
+def scale_of(lower: FloatArray, upper: FloatArray) -> FloatArray:
+    """Return the uncertainty of numbers from the ends of their intervals: a quarter of the width."""
+    with np.errstate(invalid="ignore"):
+        return upper / 4.0 - lower / 4.0
 
 
 def line_columns(value: Any, level: float) -> list[TableColumn]:
@@ -185,7 +243,7 @@ def line_columns(value: Any, level: float) -> list[TableColumn]:
     columns = []
     for name, declaration in columns_of(type(value)).items():
         if declaration.axes == ("lines",):
-            columns += _columns_of(value, name, declaration, Lines(("lines",), ()), level)
+            columns += _columns_of(value, name, declaration, Lines(("lines",), (), ()), level)
     return columns
 
 

@@ -12,11 +12,20 @@ from helpers.errors import raises
 
 import fastpubpriv as fpp
 from fastpubpriv.results.base import Result, Value
-from fastpubpriv.results.fields import array, column, declaration_of, declared, value_class
+from fastpubpriv.results.drawn import Drawn
+from fastpubpriv.results.fields import (
+    array,
+    column,
+    declaration_of,
+    declared,
+    drawn_of,
+    value_class,
+)
 from fastpubpriv.results.json_fields import FORMAT_VERSION
 from fastpubpriv.results.result_tables import Table, interval_drawings
 
 RESULTS = [name for name in MADE if isinstance(made(name), Result)]
+DRAWN = [name for name in RESULTS if isinstance(made(name), Drawn)]
 
 
 def with_fields(result, **fields):
@@ -142,6 +151,45 @@ def test_the_shapes_of_the_docstring_are_those_that_are_declared(name):
             stated = [axis for axis in axes.split(",") if axis.strip()]
             if field in fields and declaration_of(fields[field]).dtype is not None:
                 assert len(stated) == len(declaration_of(fields[field]).axes), field
+
+
+# ---- Plots -----------------------------------------------------------------------------------------------------------
+@pytest.mark.parametrize("name", DRAWN)
+def test_a_number_that_is_drawn_is_one_line_in_any_result(name):
+    """A plot shows the new numbers on the lines of the others, and its legend has their name."""
+    pytest.importorskip("matplotlib")
+    result = made(name)
+    shown = next(iter(drawn_of(type(result))))
+    numbers = np.asarray(getattr(result, shown), dtype=np.float64)
+    field = array("lines", label="toy", drawn="toys")
+    toy = with_fields(result, toys=("np.ndarray", field, numbers.ravel() + 0.125))
+    figure = toy.plot()
+    assert "toys" in [text.get_text() for text in figure.legends[0].get_texts()]
+    drawn = [line.get_xdata() for axes in figure.axes for line in axes.lines]
+    points = np.concatenate([each for each in drawn if len(each)])
+    places = toy._drawn_places()
+    assert np.all(np.isin(toy.toys[places], points))
+    assert np.all(np.isin(numbers.ravel()[places], points))
+
+
+@pytest.mark.parametrize("name", ["MeanResult", "GroupMeans", "QuantileResult", "GroupQuantiles"])
+def test_the_axis_of_a_plot_has_the_label_of_its_field(name):
+    pytest.importorskip("matplotlib")
+    (declaration,) = drawn_of(type(made(name))).values()
+    text = made(name).plot(level=0.9)._supxlabel.get_text()
+    by = f" by {made(name).by[0]}" if hasattr(made(name), "by") else ""
+    assert text == f"{declaration.label}{by}, with 90% intervals"
+
+
+@pytest.mark.parametrize("name", ["CountResult", "PersonCounts"])
+def test_the_axis_of_a_plot_has_the_unit_of_its_field(name):
+    pytest.importorskip("matplotlib")
+    (declaration,) = drawn_of(type(made(name))).values()
+    text = made(name).plot()._supxlabel.get_text().replace("\n", " ")
+    assert text == (
+        f"{declaration.label} ({declaration.unit}) by {', '.join(made(name).by)}, "
+        f"with 95% intervals of the noise"
+    )
 
 
 # ---- The version of the form of JSON texts ---------------------------------------------------------------------------

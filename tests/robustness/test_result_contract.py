@@ -24,7 +24,18 @@ from fastpubpriv.results.json_fields import plain
 from fastpubpriv.results.reasons import STATUSES
 from fastpubpriv.results.result_tables import percent
 
-ABSTRACT = {"Value", "Result", "LinearModel", "Mixture", "OfCompleteRows", "_Lists"}
+ABSTRACT = {
+    "Comparable",
+    "CountsByKey",
+    "Drawn",
+    "LinearModel",
+    "Mixture",
+    "OfCompleteRows",
+    "OfGroups",
+    "Result",
+    "Value",
+    "_Lists",
+}
 
 
 def below(kind):
