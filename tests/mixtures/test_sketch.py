@@ -18,9 +18,10 @@ from fastpubpriv.errors import AccuracyWarning, BudgetError, InputError
 from fastpubpriv.kernels.mixture_rows import NormalTable, shares_at, soft_parts, waves
 from fastpubpriv.mechanisms.sums import SoftGrams, StatisticSum
 from fastpubpriv.mixtures import mixture_tuning as tuning
-from fastpubpriv.mixtures.axis_aligned import column_modes, private_start, sketch
+from fastpubpriv.mixtures.axis_aligned import column_modes, places, private_start, sketch
 from fastpubpriv.mixtures.axis_aligned.column_modes import ColumnModes, Groups
-from fastpubpriv.mixtures.axis_aligned.private_start import BlockShares, SketchStatistic, StartPlan
+from fastpubpriv.mixtures.axis_aligned.places import BlockShares
+from fastpubpriv.mixtures.axis_aligned.private_start import SketchStatistic, StartPlan
 from fastpubpriv.mixtures.axis_aligned.sketch import Projection, WaveModel, Waves
 from fastpubpriv.mixtures.em_rounds import RowClip
 from fastpubpriv.mixtures.gaussian_mixture import GaussianMixture
@@ -361,7 +362,7 @@ def test_a_row_in_two_groups_with_checks_of_their_own_breaks_the_bound(monkeypat
 def test_thresholds_are_those_of_stable_histograms(budget, histograms):
     cost = budget.amounts
     exact = stable_event(*cost, histograms=histograms, n=40_000, draws=histograms * 40_000)
-    about = private_start.threshold(histograms, cost)
+    about = places.threshold(histograms, cost)
     assert about == pytest.approx(exact.count_threshold, rel=0.15)
 
 

@@ -1,8 +1,7 @@
 """A call of the axis-aligned learner, its methods, what they learn, and the reasons of components.
 
 If many rows share a value (counts, answers, constants), a density is a poor model, and a reason reports it. Ties cost no extra
-release: differences of pairs of rows are counted in dyadic bins, which exclude zero, so that pairs missing from the released
-counts, beyond what a threshold may hide, are ties. Public rows show their ties directly.
+release: pairs of rows show them (`places.column_scales`), or public rows.
 """
 
 from __future__ import annotations
@@ -19,7 +18,6 @@ from scipy.linalg import solve_triangular
 from fastpubpriv._types import BoolArray, FloatArray
 from fastpubpriv.estimators.output_bounds import Box
 from fastpubpriv.mechanisms.selection import HypothesisChoice, law_for, prepare
-from fastpubpriv.mechanisms.stable_histograms import StableRelease
 from fastpubpriv.mixtures import mixture_tuning as tuning
 from fastpubpriv.mixtures.fit import (
     MOST_OPEN,
@@ -188,24 +186,6 @@ def nothing_found(dim: int, facts: dict[str, Any]) -> LearnedMixture:
     """Return the public N(0, 1), which stands for a mixture that was not found."""
     at = GaussianMixture(np.ones(1), np.zeros((1, dim)), np.ones((1, dim)))
     return LearnedMixture(at=at, reason=Reason.FALLBACK, nothing=True, diagnostics=facts)
-
-
-def ties_of(
-    released: StableRelease, pairs: int, components: int
-) -> tuple[list[float], list[float]]:
-    """Return for each column the share of tied pairs, from released dyadic bins of their differences, 0 if not significant; and an
-    upper bound on the step between values, the end of the finest released bin, inf without bins.
-    """
-    shares = []
-    steps = []
-    for histogram in released.histograms:
-        hidden = tuning.HIDDEN_BINS * released.threshold * components
-        hidden += tuning.HIDDEN_STDS * released.noise_std * math.sqrt(max(1, len(histogram.counts)))
-        missing = pairs - float(np.sum(histogram.counts))
-        shares.append(missing / pairs if missing > hidden else 0.0)
-        keys = histogram.keys
-        steps.append(math.ldexp(1.0, min(int(np.min(keys)) + 1, 1023)) if len(keys) else math.inf)
-    return shares, steps
 
 
 def component_reasons(

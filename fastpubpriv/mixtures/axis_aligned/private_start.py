@@ -1,7 +1,7 @@
 """Axis-aligned mixtures in several columns from private rows alone: range, groups, directions, sketch, and rounds from there.
 
-Three disjoint blocks of interleaved rows. Pairs of the first show the scales of each column, the second the places of its values,
-each at the whole (epsilon, delta). All releases on the third, `rest`, have Gaussian noise: their rhos add up to at most the
+The range is found on blocks of rows of their own, or within bounds (`places`). All releases on the other rows, `rest`, have
+Gaussian noise: their rhos add up to at most the
 allowance. Cells of its columns give groups of rows that single columns separate (`column_modes`); Gram matrices of the groups give
 directions of overlapping components, and sums of cosines and sines the mixture along them (`sketch`). From there a few rounds of
 private expectation-maximization go on, and a count of the fit is the last release. Privacy note: `mechanisms/notes/sketch.md`.
@@ -14,14 +14,13 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import partial
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
-from scipy.special import ndtr, ndtri
+from scipy.special import ndtr
 
 from fastpubpriv._types import BoolArray, FloatArray, IntArray
 from fastpubpriv.errors import warn
-from fastpubpriv.estimators.output_bounds import Box
 from fastpubpriv.kernels.mixture_rows import NormalTable, prepare, shares_at, soft_parts
 from fastpubpriv.mechanisms.sums import Released, SoftGrams, StatisticSum
 from fastpubpriv.mixtures import em_rounds
@@ -29,14 +28,20 @@ from fastpubpriv.mixtures import mixture_tuning as tuning
 from fastpubpriv.mixtures.axis_aligned import (
     axis_method,
     bounded_range,
-    candidates,
     column_modes,
     dp_em,
     sketch,
 )
 from fastpubpriv.mixtures.axis_aligned.axis_method import AxisMethod, LearnedMixture, Task
-from fastpubpriv.mixtures.axis_aligned.bounded_range import looked_edges
 from fastpubpriv.mixtures.axis_aligned.column_modes import ColumnModes, Groups
+from fastpubpriv.mixtures.axis_aligned.places import (
+    MOST_EDGES,
+    BlockShares,
+    BoundedRange,
+    CellSize,
+    ColumnRange,
+    HistogramRange,
+)
 from fastpubpriv.mixtures.axis_aligned.sketch import Projection, WaveFit, WaveModel, Waves
 from fastpubpriv.mixtures.em_rounds import (
     LAST,
@@ -55,80 +60,17 @@ from fastpubpriv.mixtures.fit import (
     measure,
 )
 from fastpubpriv.mixtures.gaussian_mixture import GaussianMixture
-from fastpubpriv.mixtures.list_decoding.results import SCALE_MASS
 from fastpubpriv.mixtures.separated.soft_em import early_share, some_rows
 from fastpubpriv.privacy import Budget
 from fastpubpriv.privacy.calibrated_budget import has_delta
-from fastpubpriv.privacy.conversions import gdp_mu
 from fastpubpriv.privacy.spending import WHOLE, Spending, spending_of
 from fastpubpriv.results.reasons import Reason
 from fastpubpriv.session import Session
-from fastpubpriv.sources import Rows
-from fastpubpriv.sources.views import ChosenColumns, DistantPairs, each_row, interleave_rows
+from fastpubpriv.sources.views import ChosenColumns, each_row
 
 EpsilonDelta = tuple[Fraction, Fraction]
 
-# ---- Blocks of rows, and shares of the budget, from public numbers.
-
-
-@dataclass(frozen=True, slots=True)
-class BlockShares:
-    """Shares of the rows: for pairs (0 where variances are known) and for places; and the maximum number of scales of a column."""
-
-    pairs: float
-    places: float
-    scales: int
-
-    @classmethod
-    def of(cls, n: int, dim: int, k: int, cost: EpsilonDelta, *, known_std: bool) -> BlockShares:
-        """Return the shares that thresholds of histograms at this (epsilon, delta) ask for."""
-        scales = 1
-        for more in range(2, 1 if known_std else tuning.COLUMN_SCALES + 1):
-            if threshold(more * dim, cost) <= tuning.MOST_THRESHOLD * n:
-                scales = more
-        least, most, many = tuning.PLACE_ROWS
-        of_component, few = tuning.PLACE_THRESHOLDS
-        visible = threshold(dim * min(scales, k + 1), cost) / n
-        if few * visible > most:
-            most = many
-        places = min(max(of_component * k * visible, least), most)
-        if known_std:
-            return cls(0.0, places, scales)
-        at_least, of_pairs, most = tuning.PAIR_THRESHOLDS
-        visible = threshold(dim, cost) / n
-        # only pairs within a component show its scale
-        wanted = max(at_least * visible, min(of_pairs * k * k * visible, most))
-        fewest, most = tuning.PAIR_ROWS
-        return cls(min(max(wanted, fewest), most), places, scales)
-
-    @property
-    def rest(self) -> float:
-        """Share of the other rows."""
-        return 1.0 - self.pairs - self.places
-
-    def split(self, rows: Rows) -> tuple[Rows | None, Rows, Rows]:
-        """Return the pairs of the first block, None where variances are known; the rows for places; and the rest."""
-        shares = [self.places, self.rest]
-        if self.pairs:
-            shares.insert(0, self.pairs)
-        thousandths = [round(1000.0 * share) for share in shares]
-        *before, places, rest = interleave_rows(rows, *thousandths)
-        pairs = DistantPairs(before[0]) if before else None
-        return pairs, places, rest
-
-
-def threshold(histograms: int, cost: EpsilonDelta) -> float:
-    """Return the least count that so many joint stable histograms release at an (epsilon, delta), within 15 percent.
-
-    A count of noise alone is released with probability delta; Gaussian noise is better for several histograms (`stable_event`).
-    """
-    epsilon, delta = cost
-    hidden = float(delta) / histograms
-    noise_std = math.sqrt(2.0 * histograms) / gdp_mu(epsilon, delta)
-    gaussian = -noise_std * float(ndtri(hidden))
-    scale = 2.0 * histograms / float(epsilon)
-    exponential = -scale * math.log(2.0 * hidden)
-    return 1.0 + min(gaussian, exponential)
+# ---- Shares of the budget, from public numbers.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -196,7 +138,7 @@ def most_draws(n: int, dim: int, n_components: int, *, known_std: bool) -> int:
     width = em_rounds.statistic_dim(n_components, dim, known_std=known_std)
     rounds = (tuning.MOST_MORE + 2) * width
     histograms = (tuning.COLUMN_SCALES + 1) * n * dim
-    cells = (candidates.MOST_EDGES + n_components * n_components) * dim + tuning.MOST_COMBINATIONS
+    cells = (MOST_EDGES + n_components * n_components) * dim + tuning.MOST_COMBINATIONS
     start = n_components * (dim + 1) ** 2 + longest_sketch(n_components)
     return histograms + cells + start + rounds + count_draws(n_components) + 2**16
 
@@ -568,124 +510,40 @@ def count_of_fit(run: Session, columns: list[ColumnModes], at: GaussianMixture) 
     return replace(fit, graded=bool(smooth))
 
 
-@dataclass(frozen=True, slots=True)
-class ShownPlaces:
-    """Released places of the values of each column, shares of tied pairs, bounds on steps, and the rows that showed the places."""
+# ---- The whole call.
 
-    places: list[list[candidates.DyadicScale]]
-    tied: list[float]
-    steps: list[float]
-    rows: int
 
-    @classmethod
-    def of(cls, task: Task, pairs: Rows | None, rows: Rows, scales: int) -> ShownPlaces:
-        """Release scales of the columns by pairs, and places by `rows`."""
-        shown = candidates.shown_scales(task.run, pairs, scales, task.n_components)
-        of_columns, tied, steps = shown
-        places = candidates.shown_places(task.run.block(rows), of_columns)
-        return cls(places, tied, steps, rows.n)
+def range_of(task: Task) -> HistogramRange | BoundedRange:
+    """Return how the range of the columns is found."""
+    run = task.run
+    rows = run.rows
+    if task.range_box is not None:
+        return BoundedRange(task.range_box, rows, run.account.spending)
+    cost = run.account.approx_left
+    shares = BlockShares.of(rows.n, rows.dim, task.n_components, cost, known_std=task.known_std)
+    return HistogramRange.of(rows, shares.thousandths, shares.scales)
 
-    def release_columns(self, task: Task, run: Session, cost: Spending) -> list[ColumnModes]:
-        """Release cells of the columns by the rows of `run`; return the fit of each column."""
-        fewest = tuning.CELL_STDS * cost.std("counts", run.rows.dim)
-        given = partial(candidates.partition, counted=self.rows, total=run.rows.n)
-        edges = [given(each, least=fewest, most=tuning.COLUMN_CELLS) for each in self.places]
-        located = [bool(of_column) for of_column in self.places]
-        return column_modes.marginals(
-            task, run, edges, located=located, tied=self.tied, steps=self.steps, cost=cost
+
+def check_start(task: Task, found: HistogramRange | BoundedRange, plan: StartPlan) -> None:
+    """Raise before the debit if a stage before the rounds has no noise grid or memory; warn if rows are too few."""
+    run = task.run
+    needed = found.check(run)
+    check_releases(task, found.rest.n, plan)
+    n = run.rows.n
+    # Then not even rows of one component, or all in one cell, would reach the thresholds.
+    if needed > n:
+        warn(
+            f"{run.account.name}: {n} rows in {run.rows.dim} columns are too few for {task.start_name} here: it takes about "
+            f"{math.ceil(needed)} in one place for it to show; pass more rows, a larger budget, fewer columns, or public "
+            "rows (x_pub)",
         )
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class StablePlaces:
-    """Blocks of rows that show scales and places by stable histograms, and the rest of the rows."""
-
-    pairs: Rows | None
-    rows: Rows  # for places
-    rest: Rows
-    scales: int  # maximum number of scales of a column
-    looks: ClassVar[Fraction] = Fraction(0)
-
-    @classmethod
-    def of(cls, task: Task) -> StablePlaces:
-        """Return the blocks of a call."""
-        run = task.run
-        cost = run.account.approx_left
-        shares = BlockShares.of(
-            run.rows.n, run.rows.dim, task.n_components, cost, known_std=task.known_std
-        )
-        pairs, rows, rest = shares.split(run.rows)
-        return cls(pairs, rows, rest, shares.scales)
-
-    def check(self, task: Task, plan: StartPlan) -> None:
-        """Raise or warn, as `check` does, by all stages but the rounds."""
-        # Checked for the maximum numbers: fewer histograms or components need less.
-        run = task.run
-        dim = run.rows.dim
-        event = candidates.check_stages(run, self.pairs, self.rows, dim * self.scales)
-        check_releases(task, self.rest.n, plan)
-        # Then not even rows of one component, or all in one cell, would reach the thresholds.
-        lacking = (event.count_threshold + 2.0 * event.count_noise_std) / self.rows.n
-        if self.pairs is not None:
-            needed = threshold(dim, run.account.approx_left) / SCALE_MASS
-            lacking = max(lacking, needed / self.pairs.n)
-        if lacking > 1.0:
-            n = run.rows.n
-            needed_rows = math.ceil(lacking * n)
-            warn(
-                f"{run.account.name}: {n} rows in {dim} columns are too few for {task.start_name} here: it takes about "
-                f"{needed_rows} in one place for it to show; pass more rows, a larger budget, fewer columns, or public "
-                "rows (x_pub)",
-            )
-
-    def shown(self, task: Task) -> ShownPlaces:
-        """Release scales and places."""
-        return ShownPlaces.of(task, self.pairs, self.rows, self.scales)
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class BoundedPlaces:
-    """Places of the values of each column by looks at cells within bounds, of all rows."""
-
-    box: Box
-    rest: Rows
-    spending: Spending  # of which looks cost their shares
-
-    @property
-    def looks(self) -> Fraction:
-        """Largest share of all looks."""
-        return bounded_range.share_of_looks(self.spending)
-
-    def check(self, task: Task, plan: StartPlan) -> None:
-        """Raise before the debit if a stage before the rounds has no noise grid."""
-        bounded_range.check(self.spending, self.rest.dim, self.rest.n)
-        check_releases(task, self.rest.n, plan)
-
-    def shown(self, task: Task) -> BoundedPlaces:
-        """Return these: looks are made when the columns are counted."""
-        return self
-
-    def release_columns(self, task: Task, run: Session, cost: Spending) -> list[ColumnModes]:
-        """Release looks, and cells of the columns; return the fit of each column."""
-        dim = run.rows.dim
-        fewest = tuning.CELL_STDS * cost.std("counts", dim)
-        wanted = max(fewest, run.rows.n / tuning.COLUMN_CELLS)
-        edges = looked_edges(run, self.box, task.n_components, self.spending, wanted=wanted)
-        steps = [bounded_range.widest_step(ends) for ends in edges]
-        nothing_tied = [0.0] * dim
-        located = [True] * dim
-        columns = column_modes.marginals(
-            task, run, edges, located=located, tied=nothing_tied, steps=steps, cost=cost
-        )
-        # Without pairs nothing bounds the step of values that show no comb.
-        return [replace(column, step=math.inf) if column.smooth else column for column in columns]
-
-
-def places_for(task: Task) -> StablePlaces | BoundedPlaces:
-    """Return how the places of the values of each column are found."""
-    if task.range_box is None:
-        return StablePlaces.of(task)
-    return BoundedPlaces(task.range_box, task.run.rows, task.run.account.spending)
+def release_range(task: Task, found: HistogramRange | BoundedRange) -> list[ColumnRange]:
+    """Release the range of the columns, with cells that stand out from their noise."""
+    cost = costs_of(task.run.account.spending)["cells"]
+    fewest = tuning.CELL_STDS * cost.std("counts", found.rest.dim)
+    return found.release(task.run, task.n_components, CellSize(fewest, tuning.COLUMN_CELLS))
 
 
 def learn(task: Task) -> LearnedMixture:
@@ -694,16 +552,16 @@ def learn(task: Task) -> LearnedMixture:
     dim = task.run.rows.dim
     k = task.n_components
     known_std = task.known_std
-    places = places_for(task)
-    rest = places.rest
-    plan = StartPlan.of(rest.n, dim, k, account.spending, known_std=known_std, looks=places.looks)
+    found = range_of(task)
+    rest = found.rest
+    plan = StartPlan.of(rest.n, dim, k, account.spending, known_std=known_std, looks=found.looks)
     check(task, rest.n, plan)
-    places.check(task, plan)
+    check_start(task, found, plan)
     account.open()
-    shown = places.shown(task)
-    run = task.run.block(rest)
+    ranges = release_range(task, found)
+    run = found.on_rest(task.run)
     costs = costs_of(account.spending)
-    columns = shown.release_columns(task, run, costs["cells"])
+    columns = column_modes.marginals(task, run, ranges, costs["cells"])
     if not any(column.fit.size for column in columns):
         nothing = axis_method.nothing_found(dim, {"anchors": []})
         return axis_method.measured(task, nothing, run)

@@ -28,12 +28,8 @@ from fastpubpriv.mixtures import mixture_tuning as tuning
 from fastpubpriv.mixtures.axis_aligned import axis_method, column_modes, private_start
 from fastpubpriv.mixtures.axis_aligned.axis_method import LearnedMixture, Task
 from fastpubpriv.mixtures.axis_aligned.column_modes import ColumnModes, Groups
-from fastpubpriv.mixtures.axis_aligned.private_start import (
-    BoundedPlaces,
-    Frames,
-    StablePlaces,
-    StartPlan,
-)
+from fastpubpriv.mixtures.axis_aligned.places import BoundedRange, HistogramRange
+from fastpubpriv.mixtures.axis_aligned.private_start import Frames, StartPlan
 from fastpubpriv.mixtures.axis_aligned.sketch import Projection
 from fastpubpriv.mixtures.em_rounds import RoundMoments, StartState
 from fastpubpriv.mixtures.fit import MeasuredFit, gaussian_tv
@@ -190,22 +186,22 @@ class Found:
 class PrivatePlan:
     """The blocks of rows, and the shares of the budget, from public numbers."""
 
-    places: StablePlaces | BoundedPlaces
+    found: HistogramRange | BoundedRange
     shares: StartPlan
 
     @classmethod
     def of(cls, task: Task) -> PrivatePlan:
         """Return the plan of a call."""
-        places = private_start.places_for(task)
+        found = private_start.range_of(task)
         spending = task.run.account.spending
-        rest = places.rest
-        shares = shares_of(rest.n, rest.dim, task.n_components, spending, places.looks)
-        return cls(places, shares)
+        rest = found.rest
+        shares = shares_of(rest.n, rest.dim, task.n_components, spending, found.looks)
+        return cls(found, shares)
 
     @property
     def rest(self) -> Rows:
         """The rows of the cells and of all rounds."""
-        return self.places.rest
+        return self.found.rest
 
     def predicted(self, rows: float, spending: Spending) -> Prediction:
         """Predict the errors of a component with `rows` of the rows of `rest`."""
@@ -218,7 +214,7 @@ class PrivatePlan:
         for parts in range(1, task.n_components + 1):
             for share in (self.shares.early, self.shares.least_last, WHOLE):
                 spending.part(share).grid("shared", self.rest.dim + 1, n, parts=parts)
-        self.places.check(task, self.shares)
+        private_start.check_start(task, self.found, self.shares)
 
 
 def shares_of(n: int, dim: int, k: int, spending: Spending, looks: Fraction) -> StartPlan:
@@ -268,10 +264,10 @@ def learn(task: Task, plan: PrivatePlan) -> Found:
     """Run all stages, after the debit."""
     rest = plan.rest
     dim = rest.dim
-    shown = plan.places.shown(task)
-    run = task.run.block(rest)
+    ranges = private_start.release_range(task, plan.found)
+    run = plan.found.on_rest(task.run)
     costs = private_start.costs_of(run.account.spending)
-    columns = shown.release_columns(task, run, costs["cells"])
+    columns = column_modes.marginals(task, run, ranges, costs["cells"])
     facts: dict[str, Any] = {"tied_share": [column.tied for column in columns]}
     steps = [column.step for column in columns]
     facts["step"] = [each if math.isfinite(each) else None for each in steps]
