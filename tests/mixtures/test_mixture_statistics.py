@@ -88,7 +88,7 @@ def test_catches_cells_without_detail(monkeypatch):
 def test_catches_a_missing_choice(monkeypatch):
     # The first fit, whatever the cells say: one Gaussian where there are three.
     def first(heads, total, *, fixed_std):
-        return heads[0].mixtures[:1], heads[0].spread[0]
+        return heads[0].mixtures, heads[0].spread[0]
 
     monkeypatch.setattr(candidates, "best_fit", first)
     assert (

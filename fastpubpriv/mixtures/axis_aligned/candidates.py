@@ -258,62 +258,37 @@ def atoms(cells: CellHistogram) -> GaussianMixture:
     )
 
 
-def distinct(
-    mixtures: GaussianMixture, order: IntArray, *, limit: int, tolerance: float = 0.02
-) -> IntArray:
-    """Return up to `limit` indices in `order` whose parameters differ from those of all earlier ones."""
-    rank = np.argsort(mixtures.means, axis=1)
-    chosen = list[int]()
-    weights, means, stds = (
-        np.take_along_axis(part, rank, axis=1)
-        for part in (mixtures.weights, mixtures.means, mixtures.stds)
-    )
-    scale = np.maximum(stds, 1e-300)
-    for index in order.tolist():
-        share = weights[chosen] - weights[index]
-        gap = (means[chosen] - means[index]) / scale[index]
-        apart = np.abs([share, gap, np.log(scale[chosen] / scale[index])]).max(axis=(0, 2))
-        if not (apart < tolerance).any():
-            chosen.append(index)
-        if len(chosen) == limit:
-            break
-    return np.array(chosen, dtype=np.int64)
+def atoms_of_std(singles: GaussianMixture, std: float) -> GaussianMixture:
+    """Return candidate normals of one known standard deviation, at the means of others."""
+    middles = np.unique(np.rint(singles.means[:, 0] / (0.5 * std))) * 0.5 * std
+    ones = np.ones((len(middles), 1))
+    return GaussianMixture(ones, middles[:, None], std * ones)
 
 
 def searched(
     cells: CellHistogram, components: int, *, std: float | None = None
 ) -> list[RefinedFit]:
-    """Return the best distinct fits to the counts for each number of components; none if the linear algebra fails."""
+    """Return the best fit to the counts, a batch of one, for each number of components; none if the linear algebra fails."""
     # A power of two as the unit keeps squares finite.
     unit = 2.0 ** math.floor(math.log2(cells.resolution))
     near = np.clip(cells.edges[1:-1] / unit, -1e100, 1e100)
     scaled = replace(cells, edges=np.concatenate([[-np.inf], near, [np.inf]]))
-    std = None if std is None else std / unit
     heads: list[RefinedFit] = []
     try:
         with np.errstate(all="ignore"):
             singles = atoms(scaled)
             if std is not None:
-                middles = np.unique(np.rint(singles.means[:, 0] / (0.5 * std))) * 0.5 * std
-                singles = GaussianMixture(
-                    np.ones((len(middles), 1)), middles[:, None], np.full((len(middles), 1), std)
-                )
+                singles = atoms_of_std(singles, std / unit)
             for level in beam(scaled, singles, components):
-                k = level.weights.shape[1]
                 fit = cell_fits.refine(scaled, level, steps=40, fixed_std=std is not None)
+                usable = np.isfinite(fit.score)
+                if level.weights.shape[1] > 1:
+                    usable &= significant(scaled, fit.mixtures)
                 order = by_score(fit.score)
-                usable = np.isfinite(fit.score[order])
-                if k > 1:
-                    usable &= significant(scaled, fit.mixtures[order])
-                chosen = distinct(fit.mixtures, order[usable], limit=6)
-                if len(chosen):
-                    # Scores are penalized by the number of parameters.
-                    score = fit.score[chosen] + 2.0 * (k * (3 if std is None else 2) - 1)
-                    heads.append(
-                        RefinedFit(
-                            fit.mixtures[chosen].mapped(0.0, unit), score, fit.spread[chosen]
-                        )
-                    )
+                best = order[usable[order]][:1]
+                if len(best):
+                    mixture = fit.mixtures[best].mapped(0.0, unit)
+                    heads.append(RefinedFit(mixture, fit.score[best], fit.spread[best]))
     except np.linalg.LinAlgError:
         return []
     return heads
@@ -324,12 +299,13 @@ def best_fit(
 ) -> tuple[GaussianMixture, FloatArray]:
     """Return the best fit to the counts of `total` rows by a BIC-like criterion, as a batch of one, and its `RefinedFit.spread`."""
     # The penalty is log(rows) per parameter, since noise in one distant cell would otherwise give a component.
-    extra = (math.log(max(total, 8)) - 2.0) * (2 if fixed_std else 3)
-    best = min(
-        heads, key=lambda head: float(head.score.min()) + extra * head.mixtures.weights.shape[1]
-    )
-    index = int(by_score(best.score)[0])
-    return best.mixtures[[index]], best.spread[index]
+    of_component = math.log(max(total, 8)) * (2 if fixed_std else 3)
+
+    def criterion(head: RefinedFit) -> float:
+        return float(head.score[0]) + of_component * head.mixtures.weights.shape[1]
+
+    best = min(heads, key=criterion)
+    return best.mixtures, best.spread[0]
 
 
 def nothing() -> GaussianMixture:
