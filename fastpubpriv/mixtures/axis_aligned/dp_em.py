@@ -156,7 +156,7 @@ METHOD = AxisMethod(
     learn=learn,
     draws=most_draws,
     predict=predict,
-    seconds=lambda n, dim, components, size: (
+    seconds=lambda n, dim, components: (
         0.3 + tuning.TYPICAL_STEPS * n * components * dim * 12.0 * axis_method.ROW_SECONDS
     ),
     needs_public=True,

@@ -410,7 +410,7 @@ METHOD = AxisMethod(
     details=lambda components, budget: {
         "distant_components_rows": float(rows_for_distant(components, budget))
     },
-    seconds=lambda n, dim, components, size: (
+    seconds=lambda n, dim, components: (
         axis_method.SEARCH_SECONDS * components + 60.0 * n * axis_method.ROW_SECONDS
     ),
     columns="one",

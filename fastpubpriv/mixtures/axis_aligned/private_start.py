@@ -583,7 +583,7 @@ def learn(task: Task) -> LearnedMixture:
     return replace(learned, reason=reason, low=low, fit=fit, predicted=gaussian_tv(*state.errors))
 
 
-def seconds(n: int, dim: int, components: int, size: int) -> float:
+def seconds(n: int, dim: int, components: int) -> float:
     """Return the run time of a search on each column, a sketch and its fit, and rounds."""
     rounds = tuning.MOST_MORE * n * components * dim * 3.0 * axis_method.ROW_SECONDS
     search = dim * axis_method.SEARCH_SECONDS * min(components, tuning.COLUMN_MODES) / 2.0
