@@ -254,6 +254,15 @@ def share_std(share: FloatArray, noise_std: float, sampling: float, draws: int) 
     return np.sqrt(noise_std**2 + variance * sampling)
 
 
+def counted_rows(counts: FloatArray, noise_std: float, n: int) -> int:
+    """Return the number of rows that noisy counts of cells refer to: n, unless significantly fewer are in some cell."""
+    # Rows with non-finite entries are in no cell.
+    total = float(counts.sum())
+    if total < n - 4.0 * noise_std * math.sqrt(len(counts)):
+        return max(1, round(total))
+    return n
+
+
 def compared(
     counts: FloatArray,
     n: int,
@@ -268,11 +277,7 @@ def compared(
 
     So many rows of one person may be equal.
     """
-    # Rows with non-finite entries are in no cell; if their number is significant, shares refer to the other rows.
-    total = float(counts.sum())
-    if total < n - 4.0 * noise_std * math.sqrt(len(counts)):
-        n = max(1, round(total))
-
+    n = counted_rows(counts, noise_std, n)
     sampling = rows_per_person / n + 1.0 / draws
     observed = (counts / n).reshape(parts, CELLS[0], -1)
     share = expected.reshape(observed.shape)

@@ -253,10 +253,6 @@ def fit_of_cells(
     parts = np.stack([np.bincount(group, column) for column in expected.T], axis=1)
     share = parts.sum(axis=1)
     observed = np.bincount(group, cells.counts) / cells.total
-    # Non-finite values are in no cell.
-    total = float(cells.counts.sum())
-    if total < cells.total - 4.0 * cells.noise_std * math.sqrt(len(cells.counts)):
-        observed *= cells.total / max(total, 1.0)
     std = np.sqrt(
         np.bincount(group) * (cells.noise_std / cells.total) ** 2
         + share * (1.0 - share) * rows_per_person / cells.total

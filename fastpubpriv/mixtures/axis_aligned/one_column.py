@@ -34,7 +34,13 @@ from fastpubpriv.mixtures.axis_aligned.places import (
     HistogramRange,
     octaves,
 )
-from fastpubpriv.mixtures.fit import count_draws, count_share, gaussian_tv, public_ties
+from fastpubpriv.mixtures.fit import (
+    count_draws,
+    count_share,
+    counted_rows,
+    gaussian_tv,
+    public_ties,
+)
 from fastpubpriv.mixtures.gaussian_mixture import GaussianMixture
 from fastpubpriv.mixtures.list_decoding.results import SCALE_MASS
 from fastpubpriv.privacy import ApproxDP, Budget
@@ -173,11 +179,7 @@ def counted_cells(
     cells = len(edges) - 1
     measured = CellCounts(edges=[edges[1:-1]])
     counted = run.release(measured, name="cells", cost=cost, cells=cells)
-    total = run.rows.n
-    # Rows without a number are in no cell.
-    present = float(counted.value.sum())
-    if present < total - 4.0 * counted.noise_std * math.sqrt(cells):
-        total = max(1, round(present))
+    total = counted_rows(counted.value, counted.noise_std, run.rows.n)
     return CellHistogram(edges, counted.value, counted.noise_std, total, public)
 
 
