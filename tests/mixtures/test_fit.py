@@ -20,6 +20,7 @@ from fastpubpriv import (
     learn_separated_mixture,
 )
 from fastpubpriv.mixtures import fit
+from fastpubpriv.mixtures.axis_aligned.axis_method import LearnedMixture, component_reasons
 from fastpubpriv.mixtures.axis_aligned.cell_fits import CellHistogram, fit_of_cells
 from fastpubpriv.mixtures.gaussian_mixture import GaussianMixture
 from fastpubpriv.mixtures.separated import separated_mixture
@@ -164,6 +165,17 @@ def test_few_rows_show_whether_the_answer_fits(seed):
     counts = np.bincount(codes, minlength=len(shells)) + rng.normal(0.0, 42.0, len(shells))
     judged_by_shells = fit.compared(counts, 2_000, 42.0, shells, draws, 3)
     assert any(said(judged_by_shells)), judged_by_shells.interval
+
+
+def test_a_component_that_stands_for_two_is_no_answer_of_five_public_rows():
+    """Five rows cannot show three components: two that were merged were "ok" where the count could not tell."""
+    learned = LearnedMixture(at=GaussianMixture(WEIGHTS, MEANS, np.ones((3, DIM))))
+    rough = judged(TRUTH, rows_of(np.random.default_rng(4)), np.random.default_rng(2), noise=150.0)
+    assert rough.interval[1] > fit.MOST_OPEN
+    assert said(replace(rough, blind=False)) == ((),) * 3
+    none = [0.0] * DIM
+    few = replace(learned, fit=replace(rough, blind=False), may_be_merged=True)
+    assert component_reasons(few, none, none) == (("few_rows",),) * 3
 
 
 def test_an_interval_of_half_the_deviations_is_noticed(monkeypatch):

@@ -197,7 +197,8 @@ def learn_axis_aligned_mixture(
         `part_reasons` of a component: "ties" if many rows share a value of a column (counts, answers, a constant) and the
         component is not much wider than the step between values, so that it represents values or groups of them, or is so narrow
         that it may represent one value, with "rough_fit" or "poor_fit" if a count shows that it does not follow them;
-        "unresolved" if noise hides its mean; "wide", "rough_fit", "poor_fit", "not_gaussian" or "few_rows" as in `MixtureResult`;
+        "unresolved" if noise hides its mean; "wide", "rough_fit", "poor_fit", "not_gaussian" or "few_rows" as in `MixtureResult`
+        ("few_rows" also if there are fewer than two public rows per component, and the count cannot exclude another one);
         and for all components "fallback" if a stage found nothing and was replaced by a coarser estimate, or nothing at all was
         found and the result is the public N(0, 1); "shortlist" if "list_decoding" found more candidates than can be compared and
         chose among the heaviest, for which the theorem does not hold, though they usually include the best; "few_public_rows" if

@@ -115,6 +115,8 @@ class LearnedMixture:
     # (k,): predicted total variation errors from noise and sampling
     predicted: FloatArray | None = None
     fit: MeasuredFit | None = None
+    # whether so few public rows gave the start that a component may stand for several
+    may_be_merged: bool = False
 
 
 def nothing_found(dim: int, facts: dict[str, Any]) -> LearnedMixture:
@@ -179,4 +181,7 @@ def component_reasons(
     )
     if learned.fit is None:
         return reasons
-    return learned.fit.all_reasons(reasons, predicted, asked=len(means) if asked is None else asked)
+    wanted = len(means) if asked is None else asked
+    if learned.may_be_merged:
+        wanted = max(wanted, len(means) + 1)
+    return learned.fit.all_reasons(reasons, predicted, asked=wanted)

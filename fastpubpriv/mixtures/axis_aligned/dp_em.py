@@ -121,6 +121,7 @@ def learn(task: Task) -> LearnedMixture:
         diagnostics={"rounds": state.rounds, **facts},
         low=lost_in_noise(at.weights, dim, n, len(public), state.count_std),
         predicted=gaussian_tv(*state.errors),
+        may_be_merged=len(public) < tuning.FEWEST_ROWS * k,
     )
     return axis_method.measured(task, learned, run)
 
