@@ -14,14 +14,14 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.special import ndtr
 
 from fastpubpriv._types import BoolArray, FloatArray, IntArray
 from fastpubpriv.errors import warn
-from fastpubpriv.kernels.mixture_rows import NormalTable, prepare, shares_at, soft_parts
+from fastpubpriv.kernels.mixture_rows import NormalTable, prepare, soft_parts
 from fastpubpriv.mechanisms.sums import Released, SoftGrams, StatisticSum
 from fastpubpriv.mixtures import em_rounds
 from fastpubpriv.mixtures import mixture_tuning as tuning
@@ -267,20 +267,16 @@ def usable_columns(groups: Groups, deviations: FloatArray) -> BoolArray:
     return np.array([usable(*each) for each in both])
 
 
-def projection_of(
-    groups: Groups, frames: Frames, group: int, own: RoundMoments, most: int
-) -> Projection | None:
-    """Move a group's frame to its released moments; return a projection to at most `most` directions, or all few columns."""
-    correlations = move_frame(frames, group, own)
-    deviations = frames.deviations[group]
-    fine = usable_columns(groups, deviations)
-    correlations *= np.outer(fine, fine)
-    noise = math.hypot(own.off, 1.0 / math.sqrt(own.rows))
-    matrix, spread = directions(correlations, noise, most, fine, groups.modes[group])
-    if not len(matrix) or not np.isfinite(matrix).all():
-        return None
-    center = frames.centers[group].copy()
-    return Projection.of(group, center, matrix / deviations, spread)
+class GroupDirections(NamedTuple):
+    """Rows (l, dim) for standardized rows of a group, along which a component has variance about one, and the covariance."""
+
+    rows: FloatArray
+    covariance: FloatArray  # (dim, dim), of standardized rows
+
+    @property
+    def spread(self) -> FloatArray:
+        """Covariance (l, l) along the directions."""
+        return self.rows @ self.covariance @ self.rows.T
 
 
 def directions(
@@ -289,12 +285,11 @@ def directions(
     most: int,
     usable: BoolArray,
     modes: list[FloatArray],
-) -> tuple[FloatArray, FloatArray]:
-    """Return rows (l, dim) for standardized rows, along which a component has variance about one, and their covariance (l, l)."""
+) -> GroupDirections:
+    """Return at most `most` directions of a group with these correlations (zero diagonal) and modes, or all of few columns."""
     dim = len(correlations)
     if dim <= tuning.FEW_COLUMNS:
-        chosen = np.eye(dim)[usable]
-        return chosen, chosen @ (correlations + np.eye(dim)) @ chosen.T
+        return GroupDirections(np.eye(dim)[usable], correlations + np.eye(dim))
     rank = min(sketch.visible_factors(correlations, noise), most, tuning.MOST_DIRECTIONS)
     factors = sketch.factors_of(correlations, rank)
     rows = factors.directions[:rank]
@@ -305,7 +300,26 @@ def directions(
     rows = sketch.orthonormal(rows, factors.own)
     whole = factors.shared.copy()
     np.fill_diagonal(whole, 1.0)
-    return rows, rows @ whole @ rows.T
+    return GroupDirections(rows, whole)
+
+
+def extended(matrix: FloatArray, covariance: FloatArray, along: GaussianMixture) -> GaussianMixture:
+    """Return components along directions (l, dim) of rows with mean zero, extended to all columns by the regression on them."""
+    spread = matrix @ covariance @ matrix.T
+    slopes = np.linalg.solve(spread, matrix @ covariance).T
+    less = spread - along.covariances[0]
+    covariances = covariance - slopes @ less @ slopes.T
+    return GaussianMixture(along.weights[0], along.means[0] @ slopes.T, covariances)
+
+
+def extended_to_columns(found: GroupDirections, along: GaussianMixture) -> GaussianMixture:
+    """Return components along the directions of a group as axis-aligned ones of its standardized rows."""
+    full = extended(found.rows, found.covariance, along)
+    # Noise may make variances too small, but not below that along the narrowest direction.
+    narrowest = np.square(along.stds[0]).min(axis=1)
+    least = np.minimum(narrowest, 1.0 - tuning.MOST_SHARED)[:, None]
+    variances = np.maximum(np.einsum("kii->ki", full.scale), least)
+    return GaussianMixture(full.weights, full.means, np.sqrt(variances))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -344,49 +358,6 @@ def release_sketch(run: Session, statistic: SketchStatistic, cost: Spending) -> 
     return run.release(sums, name="sketch", cost=cost, clip_radius=radius)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class ProjectedShares:
-    """Responsibilities of the components along the directions of each group, one component for a group without."""
-
-    groups: Groups
-    projections: dict[int, Projection]
-    fits: list[GaussianMixture]  # of each group, one mixture along its directions
-
-    @property
-    def group_of(self) -> IntArray:
-        """The group of each component."""
-        numbers = [fit.weights.shape[1] for fit in self.fits]
-        return np.repeat(np.arange(len(numbers)), numbers)
-
-    @np.errstate(all="ignore")
-    def __call__(self, chunk: Any) -> FloatArray:
-        """Return the shares of rows (n, dim), (components, n), zero in other groups; each column from its row alone."""
-        labels = self.groups.labels(chunk)
-        out = np.zeros((len(self.group_of), len(chunk)))
-        begin = 0
-        for group, fit in enumerate(self.fits):
-            mine = labels == group
-            parts = slice(begin, begin + fit.weights.shape[1])
-            begin = parts.stop
-            if group not in self.projections:
-                out[parts, mine] = 1.0
-                continue
-            rows = chunk[mine].astype(np.float64)
-            coordinates = self.projections[group].coordinates(rows)
-            out[parts, mine] = self._shares(coordinates, fit)
-        return out
-
-    def _shares(self, coordinates: FloatArray, fit: GaussianMixture) -> FloatArray:
-        """Return the responsibilities (k, n) at coordinates (l, n)."""
-        at = fit[0]
-        squares = np.zeros((len(at.weights), coordinates.shape[1]))
-        for own, means, stds in zip(coordinates, at.means.T, at.stds.T, strict=True):
-            gaps = (own - means[:, None]) / stds[:, None]
-            squares += np.square(gaps)
-        constants = np.log(at.weights) - np.log(at.stds).sum(axis=1)
-        return shares_at(squares, constants)
-
-
 def release_waves(
     run: Session, groups: Groups, frames: Frames, listed: list[Projection], cost: Spending
 ) -> list[Waves]:
@@ -420,65 +391,94 @@ def fits_of(projection: Projection, data: Waves, most: int, *, full: bool) -> li
     return fits
 
 
-def chosen_fits(
-    listed: list[Projection], waves: list[Waves], more: int, *, full: bool
-) -> list[tuple[int, GaussianMixture]]:
-    """Return the number of components of the group of each projection, at most `more` beyond one each, and their fit."""
+def find_along(
+    run: Session,
+    groups: Groups,
+    frames: Frames,
+    listed: list[Projection],
+    more: int,
+    cost: Spending,
+    *,
+    full: bool,
+) -> dict[int, GaussianMixture]:
+    """Release a sketch of groups with directions; return the mixture along them of each group that holds several components.
+
+    There are at most `more` components beyond one of each group.
+    """
+    if not listed:
+        return {}
+    waves = release_waves(run, groups, frames, listed, cost)
+    fits = [fits_of(*both, more + 1, full=full) for both in zip(listed, waves, strict=True)]
     worths = [WaveModel(1, len(each.matrix), full).worth for each in listed]
-    both = zip(listed, waves, strict=True)
-    fits = [fits_of(*each, more + 1, full=full) for each in both]
     scores = [[fit.score for fit in each] for each in fits]
     numbers = sketch.numbers_of_components(scores, worths, more + len(listed))
-    chosen = zip(numbers, fits, strict=True)
-    return [(number, fit[number - 1].mixture) for number, fit in chosen]
+    found = {}
+    for projection, number, own in zip(listed, numbers, fits, strict=True):
+        if number > 1:
+            found[projection.group] = own[number - 1].mixture
+    return found
 
 
-ONE = GaussianMixture(*np.ones((3, 1, 1)))
+@dataclass(frozen=True, slots=True, eq=False)
+class Start:
+    """The mixture whose responsibilities the first round takes, and the numbers of directions of groups that have any."""
+
+    at: GaussianMixture
+    directions: list[int]
+
+    @classmethod
+    def of(cls, parts: list[GaussianMixture], frames: Frames, directions: list[int]) -> Start:
+        """Return the start from the mixtures of the groups."""
+        of_groups = zip(frames.rows / frames.rows.sum(), parts, strict=True)
+        at = GaussianMixture(
+            np.concatenate([share * part.weights for share, part in of_groups]),
+            np.concatenate([part.means for part in parts]),
+            np.concatenate([part.scale for part in parts]),
+        )
+        return cls(at, directions)
 
 
 def find_components(
     task: Task, run: Session, groups: Groups, frames: Frames, costs: dict[str, Spending]
-) -> ProjectedShares:
-    """Release Gram matrices and a sketch if groups may hold several components; return the components along directions."""
-    shares = ProjectedShares(groups, {}, [ONE] * groups.size)
+) -> Start:
+    """Release Gram matrices and a sketch if groups may hold several components; return the start of the rounds."""
     more = task.n_components - groups.size
-    if more == 0:
-        return shares
-    moments = release_moments(run, groups, frames, costs["grams"])
-    listed = []
-    for group, own in enumerate(moments):
-        projection = projection_of(groups, frames, group, own, more)
-        if projection is not None:
-            listed.append(projection)
-    if not listed:
-        return shares
-    waves = release_waves(run, groups, frames, listed, costs["sketch"])
-    fits = chosen_fits(listed, waves, more, full=False)
-    for projection, (number, mixture) in zip(listed, fits, strict=True):
-        if number > 1:
-            shares.projections[projection.group] = projection
-            shares.fits[projection.group] = mixture
-    return shares
+    listed: list[Projection] = []
+    of_groups: dict[int, GroupDirections] = {}
+    if more > 0:
+        for group, own in enumerate(release_moments(run, groups, frames, costs["grams"])):
+            correlations = move_frame(frames, group, own)
+            deviations = frames.deviations[group]
+            fine = usable_columns(groups, deviations)
+            correlations *= np.outer(fine, fine)
+            noise = math.hypot(own.off, 1.0 / math.sqrt(own.rows))
+            found = directions(correlations, noise, more, fine, groups.modes[group])
+            if not len(found.rows) or not np.isfinite(found.rows).all():
+                continue
+            center = frames.centers[group].copy()
+            listed.append(Projection.of(group, center, found.rows / deviations, found.spread))
+            of_groups[group] = found
+    components = find_along(run, groups, frames, listed, more, costs["sketch"], full=False)
+    one = GaussianMixture(np.ones(1), np.zeros((1, run.rows.dim)), np.ones((1, run.rows.dim)))
+    parts = []
+    for group, frame in enumerate(zip(frames.centers, frames.deviations, strict=True)):
+        standardized = one
+        if group in components:
+            standardized = extended_to_columns(of_groups[group], components[group])
+        parts.append(standardized.mapped(*frame))
+    return Start.of(parts, frames, [len(of_groups[group].rows) for group in components])
 
 
 # ---- Rounds.
 
 
-def run_rounds(
-    task: Task, run: Session, frames: Frames, shares: ProjectedShares, plan: StartPlan
-) -> StartState:
+def run_rounds(task: Task, run: Session, start: GaussianMixture, plan: StartPlan) -> StartState:
     """Release a first round of the components, early rounds while they move, and one with everything that is left."""
-    nobody = np.zeros((0, run.rows.dim))
-    one_round = partial(em_rounds.advance, run, nobody)
-    of_groups = frames.rows / frames.rows.sum()
-    within = np.concatenate([fit.weights[0] for fit in shares.fits])
-    group_of = shares.group_of
-    weights = of_groups[group_of] * within
-    at = GaussianMixture(weights, frames.centers[group_of], frames.deviations[group_of])
-    state = StartState(name="sketch", at=at, assigned=shares, known_std=task.known_std)
-    state = one_round(state, share=tuning.START_SHARES.first, name="first round")
+    one_round = partial(em_rounds.advance, run, np.zeros((0, run.rows.dim)))
     if task.known_std:
-        state = replace(state, at=replace(state.at, scale=np.ones(state.at.means.shape)))
+        start = replace(start, scale=np.ones(start.means.shape))
+    state = StartState(name="sketch", at=start, known_std=task.known_std)
+    state = one_round(state, share=tuning.START_SHARES.first, name="first round")
     return rounds_from(run, state, one_round, plan)
 
 
@@ -567,10 +567,10 @@ def learn(task: Task) -> LearnedMixture:
         return axis_method.measured(task, nothing, run)
     groups = column_modes.find_groups(task, run, columns, costs["combinations"], costs["matching"])
     frames = Frames.of(groups, rest.n)
-    assigned = find_components(task, run, groups, frames, costs)
-    state = run_rounds(task, run, frames, assigned, plan)
+    start = find_components(task, run, groups, frames, costs)
+    state = run_rounds(task, run, start.at, plan)
     facts: dict[str, Any] = {"anchors": groups.chosen, "groups": groups.size}
-    facts["directions"] = [len(each.matrix) for each in assigned.projections.values()]
+    facts["directions"] = start.directions
     facts["rounds"] = state.rounds
     facts["tied_share"] = [column.tied for column in columns]
     facts["step"] = [column.step for column in columns]
