@@ -116,10 +116,11 @@ def learn(task: Task) -> LearnedMixture:
     start = StartState(name="public", at=at, errors=errors, known_std=known_std)
     state, facts = learn_rounds(run, public, shape, plan, [start])
     at = state.at.normalized
+    low = lost_in_noise(at.weights, dim, n, len(public), state.count_std)
     learned = LearnedMixture(
         at=at,
         diagnostics={"rounds": state.rounds, **facts},
-        low=lost_in_noise(at.weights, dim, n, len(public), state.count_std),
+        low=low,
         predicted=gaussian_tv(*state.errors),
         may_be_merged=len(public) < tuning.FEWEST_ROWS * k,
     )

@@ -430,12 +430,10 @@ class Start:
     def of(cls, parts: list[GaussianMixture], frames: Frames, directions: list[int]) -> Start:
         """Return the start from the mixtures of the groups."""
         of_groups = zip(frames.rows / frames.rows.sum(), parts, strict=True)
-        at = GaussianMixture(
-            np.concatenate([share * part.weights for share, part in of_groups]),
-            np.concatenate([part.means for part in parts]),
-            np.concatenate([part.scale for part in parts]),
-        )
-        return cls(at, directions)
+        weights = [share * part.weights for share, part in of_groups]
+        means = np.concatenate([part.means for part in parts])
+        scale = np.concatenate([part.scale for part in parts])
+        return cls(GaussianMixture(np.concatenate(weights), means, scale), directions)
 
 
 def find_components(
@@ -459,7 +457,8 @@ def find_components(
             listed.append(Projection.of(group, center, found.rows / deviations, found.spread))
             of_groups[group] = found
     components = find_along(run, groups, frames, listed, more, costs["sketch"], full=False)
-    one = GaussianMixture(np.ones(1), np.zeros((1, run.rows.dim)), np.ones((1, run.rows.dim)))
+    nowhere = np.zeros((1, run.rows.dim))
+    one = GaussianMixture(np.ones(1), nowhere, nowhere + 1.0)
     parts = []
     for group, frame in enumerate(zip(frames.centers, frames.deviations, strict=True)):
         standardized = one
