@@ -306,7 +306,7 @@ def learn_on_private(task: Task) -> LearnedMixture:
         size = CellSize(tuning.CELL_STDS * cost.std("count"), tuning.LINE_CELLS)
     cost.grid("count", MOST_EDGES, found.rest.n)
     account.open()
-    (column,) = found.release(run, task.n_components, size)
+    (column,) = found.release_edges(run, task.n_components, size)
     if task.range_box is not None:
         cost = account.spending.at(account.allowance - account.charged)
     counted = counted_cells(found.on_rest(run), column.edges, cost)

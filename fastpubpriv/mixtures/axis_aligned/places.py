@@ -315,7 +315,7 @@ class HistogramRange:
         """Return the session of the rest, after the release of the range."""
         return run.block(self.rest)
 
-    def release(self, run: Session, components: int, size: CellSize) -> list[ColumnRange]:
+    def release_edges(self, run: Session, components: int, size: CellSize) -> list[ColumnRange]:
         """Release scales of pairs (1 without pairs) and places of each column; return cells of this size."""
         columns = [ColumnScales([1.0])] * run.rows.dim
         if self.pairs is not None:
@@ -388,7 +388,7 @@ class BoundedRange:
         """Return the session itself, of all rows."""
         return run
 
-    def release(self, run: Session, components: int, size: CellSize) -> list[ColumnRange]:
+    def release_edges(self, run: Session, components: int, size: CellSize) -> list[ColumnRange]:
         """Release looks; return cells of this size."""
         wanted = max(size.rows, run.rows.n / size.cells)
         columns = bounded_range.looked_edges(

@@ -542,7 +542,7 @@ def release_range(task: Task, found: HistogramRange | BoundedRange) -> list[Colu
     """Release the range of the columns, with cells that stand out from their noise."""
     cost = costs_of(task.run.account.spending)["cells"]
     fewest = tuning.CELL_STDS * cost.std("counts", found.rest.dim)
-    return found.release(task.run, task.n_components, CellSize(fewest, tuning.COLUMN_CELLS))
+    return found.release_edges(task.run, task.n_components, CellSize(fewest, tuning.COLUMN_CELLS))
 
 
 def learn(task: Task) -> LearnedMixture:
