@@ -149,13 +149,13 @@ class Nets:
 
     def heaviest(self, columns: ColumnLists) -> ColumnLists:
         """Return the heaviest coarse Gaussians of each column, as many as at most MAX_CANDIDATES mixtures permit."""
-        kept = [list(column) for column in columns]
-        while all(kept) and self.size(kept) > MAX_CANDIDATES:
-            longest = max(kept, key=len)
+        heaviest = [list(column) for column in columns]
+        while all(heaviest) and self.size(heaviest) > MAX_CANDIDATES:
+            longest = max(heaviest, key=len)
             if len(longest) == 1:
                 break
             longest.pop()
-        return kept
+        return heaviest
 
     def of_column(self, column: list[CoarseGaussian]) -> FloatArray:
         """Return the means and standard deviations (size, 2) around coarse Gaussians of a column."""
@@ -230,20 +230,20 @@ def learn(task: Task) -> LearnedMixture:
     run.account.open()
     coarse = release_lists(task, blocks, thresholds)
     nets = Nets.of(task)
-    kept = nets.heaviest(coarse)
+    heaviest = nets.heaviest(coarse)
     facts: dict[str, Any] = {
         "coarse": [len(column) for column in coarse],
-        "coarse_kept": [len(column) for column in kept],
+        "coarse_kept": [len(column) for column in heaviest],
         "corruption_weight": weight,
     }
     reason = None
-    if not all(kept):
+    if not all(heaviest):
         reason = Reason.FALLBACK
-    elif kept != coarse:
+    elif heaviest != coarse:
         # The theorem holds only for lists that are compared completely.
         reason = Reason.SHORTLIST
     choosing = run.block(choice_block)
-    learned = choose(choosing, nets.mixtures(kept), reason, facts)
+    learned = choose(choosing, nets.mixtures(heaviest), reason, facts)
     return axis_method.measured(task, learned, choosing, cost=for_count)
 
 
@@ -254,7 +254,7 @@ def most_draws(n: int, dim: int, components: int, *, known_std: bool) -> int:
 
 
 PAIR_SECONDS = 5e-8  # seconds of the comparison of two candidates on the line
-DENSITY_SECONDS = 2.5e-11  # seconds of a product of densities in several columns
+_DENSITY_SECONDS = 2.5e-11  # seconds of a product of densities in several columns
 
 
 def choice_rows(n: int) -> int:
@@ -268,7 +268,7 @@ def seconds(n: int, dim: int, components: int) -> float:
     if dim == 1:
         return 0.3 + pairs * PAIR_SECONDS + 60.0 * n * axis_method.ROW_SECONDS
     densities = components * (dim + 4) * (1024 + choice_rows(n) / 2.0)
-    return 0.3 + 2.0 * pairs * densities * DENSITY_SECONDS
+    return 0.3 + 2.0 * pairs * densities * _DENSITY_SECONDS
 
 
 METHOD = AxisMethod(
