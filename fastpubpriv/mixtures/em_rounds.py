@@ -8,7 +8,7 @@ The M step changes means and covariances by these moments, as far as they can be
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import partial
@@ -36,9 +36,6 @@ FINE = 2.0**24  # grid steps per standard deviation for public rows, which get n
 
 # ---- The state between rounds.
 
-# A function of rows (n, dim) whose values (k, n) replace the responsibilities of the components.
-RowShares = Callable[[Any], FloatArray]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class StartState:
@@ -49,8 +46,6 @@ class StartState:
     known_std: bool = False  # whether axis-aligned components have deviations of one
     rounds: int = 0
     clustering: Clustering | None = None
-    # of an axis-aligned first round, in place of labels
-    assigned: RowShares | None = None
     # Squared clip radius of a first round by labels, over that of the last round.
     labeled_clip: float = tuning.LABELED_CLIP
     # (k,) relative Frobenius noise of covariances
@@ -190,6 +185,12 @@ def weighed_count(
     return max(float(precision @ values / precision.sum()), 2.0 * noise, 1.0)
 
 
+def private_share(noise: float, rows: float, public: float) -> float:
+    """Inverse-variance weight of a mean of private rows with this noise, beside one of so many public rows."""
+    private = 1.0 / (noise**2 + 1.0 / rows)
+    return private / (private + public)
+
+
 def pooled_moments(
     gram: FloatArray,
     known: FloatArray | None,
@@ -216,8 +217,7 @@ def pooled_moments(
     if known is not None and n_pub is not None:
         shares = []
         for noise, least in ((mean_noise, 1.0), (off, tuning.POOLED_ROWS * dim)):
-            private = 1.0 / (noise**2 + 1.0 / held)
-            shares.append(private / (private + (n_pub if n_pub >= least else 0.0)))
+            shares.append(private_share(noise, held, n_pub if n_pub >= least else 0.0))
         safe = max(n_pub, 1e-12)
         first = shares[0] * first + (1.0 - shares[0]) * known[:-1, -1] / (lift * safe)
         second = shares[1] * second + (1.0 - shares[1]) * factor * known[:-1, :-1] / safe
@@ -266,26 +266,19 @@ def statistic_dim(components: int, dim: int, *, known_std: bool) -> int:
     return components * (1 + dim * (1 if known_std else 2))
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class LabelShares:
-    """The component of each row by the labels of a tree, as shares 0 or 1."""
-
-    labels: RowTree
-    components: int
-
-    def __call__(self, rows: Any) -> FloatArray:
-        """Return the shares of rows (n, dim), (components, n)."""
-        reached = np.empty(len(rows), dtype=np.int32)
-        tree_assign(rows, self.labels, reached)
-        shares: FloatArray = (reached == np.arange(self.components)[:, None]) * 1.0
-        return shares
+def label_shares(rows: Any, labels: RowTree, components: int) -> FloatArray:
+    """Return the component of each row (n, dim) by the labels of a tree, as shares 0 or 1, (components, n)."""
+    reached = np.empty(len(rows), dtype=np.int32)
+    tree_assign(rows, labels, reached)
+    shares: FloatArray = (reached == np.arange(components)[:, None]) * 1.0
+    return shares
 
 
 def row_statistic(
-    chunk: Any, at: GaussianMixture, radii: Radii, assigned: RowShares | None = None
+    chunk: Any, at: GaussianMixture, radii: Radii, labels: RowTree | None = None
 ) -> FloatArray:
     """Return the statistic of each row of a chunk (n, dim), (n, statistic_dim): shares, first, then second moments by component."""
-    # With r_c the posterior of component c, or its share as `assigned`, and z_c the standardized row: r_c times (a, z_c,
+    # With r_c the posterior of component c, or its share by `labels`, and z_c the standardized row: r_c times (a, z_c,
     # (z_c^2 - 1) / sqrt 2), the last two clipped; zeros where an entry is not finite. Sums have one fixed order, so that the
     # statistic of a row does not depend on other rows.
     count, dim = chunk.shape
@@ -300,12 +293,12 @@ def row_statistic(
             distances = rows.distances(
                 part if part.strides[1] == part.itemsize else np.ascontiguousarray(part)
             )
-            if assigned is None:
+            if labels is None:
                 joint = constants[:, None] - 0.5 * distances[0]
                 share = np.exp(joint - np.maximum.reduce(joint, axis=0))
                 share /= group_covariances.total(share)
             else:
-                share = assigned(part)
+                share = label_shares(part, labels, len(at.weights))
             rows.moments(
                 distances,
                 share,
@@ -322,13 +315,11 @@ def axis_e_step(
     at = state.at.normalized
     known_std = state.known_std
     k, dim = at.means.shape
-    assigned = None if state.rounds else state.assigned
-    if state.labels is not None:
-        assigned = LabelShares(state.labels, k)
     wider = tuning.AXIS_EARLY_CLIP if state.rounds < tuning.EARLY_ROUNDS else 1.0
-    wider = wider if assigned is None else tuning.AXIS_LABELED_CLIP
+    if state.labels is not None:
+        wider = tuning.AXIS_LABELED_CLIP
     radii = Radii.of(dim, known_std=known_std, wider=wider)
-    statistic = partial(row_statistic, at=at, radii=radii, assigned=assigned)
+    statistic = partial(row_statistic, at=at, radii=radii, labels=state.labels)
     # The component of each entry of a row's statistic; norms of components' entries sum to at most the radius.
     component_of = np.concatenate(
         [np.arange(k), np.tile(np.repeat(np.arange(k), dim), 1 if known_std else 2)]
@@ -358,8 +349,7 @@ def axis_e_step(
         held = weighed_count(
             float(count), count_std, joined if m else None, weight, n=run.rows.n, m=m
         )
-        private = 1.0 / ((released.noise_std / held) ** 2 + 1.0 / held)
-        share_of = private / (private + joined)
+        share_of = private_share(released.noise_std / held, held, joined)
         noise = share_of * released.noise_std / held
         own = share_of * sums[:, j] / held + (1.0 - share_of) * known[:, j] / max(joined, 1e-12)
         own *= noise <= tuning.MOST_HIDDEN  # components hidden by noise do not change

@@ -1,9 +1,10 @@
 """Distance between a released mixture and the private rows, with an interval, from one noisy histogram; and reasons that grade it.
 
 The code of a row, one of 24 per component, is its likeliest component, the shell of its distance, whether another component is
-nearly as likely, and its band along the component's leading axis. Shares of the rows are compared with those of draws of the
-mixture. With o_i the difference in cell i, s_i its standard deviation from noise and sampling, and c = E max(|Z| - 1, 0) for a
-standard normal Z,
+nearly as likely, and its band along the component's leading axis; where noise would hide even the sums over a shell, shells alone,
+four per component, are counted. Shares of the rows are compared with those of draws of the mixture.
+With o_i the difference in cell i, s_i its standard deviation from noise and sampling, and c = E max(|Z| - 1, 0) for a standard
+normal Z,
 
     distance = max(0, sum max(|o_i| - s_i, 0) / 2 - c sum s_i / 2)
     lower = max(0, distance - sqrt(sum s_i^2)),    upper = sum |o_i| / 2 + sqrt(sum s_i^2).
@@ -70,6 +71,7 @@ SHELLS = (0.5, 0.95, 0.999)  # probabilities of a component within its shells
 SURE = 0.9  # largest responsibility below which a row lies between components
 BANDS = (0.45, 1.15)  # ends of the bands along the leading axis, in standard deviations
 CELLS = (len(SHELLS) + 1, 2, len(BANDS) + 1)
+OF_SHELL = math.prod(CELLS[1:])
 DRAWS = 100_000
 LEAST_DRAWS = 20_000
 DRAWN_NUMBERS = 1 << 22
@@ -111,13 +113,18 @@ def leading_axes(at: GaussianMixture) -> FloatArray:
     return axes
 
 
-def cell_codes(chunk: Any, *, table: NormalTable, axes: FloatArray) -> list[IntArray]:
-    """Return the code of each row (n,): component, shell, ambiguity and band; -1 for a row with a non-finite entry."""
+def cell_codes(
+    chunk: Any, *, table: NormalTable, axes: FloatArray, merged: int = 1
+) -> list[IntArray]:
+    """Return the code of each row (n,): component, shell, ambiguity and band; -1 for a row with a non-finite entry.
+
+    So many neighboring codes are `merged` into one.
+    """
     top, (square, share, along) = likeliest(chunk, table, axes)
     shell = np.searchsorted(chi2_quantiles(SHELLS, axes.shape[1]), square)
     band = np.searchsorted(BANDS, np.abs(along))
     code = ((top * CELLS[0] + shell) * CELLS[1] + (share < SURE)) * CELLS[2] + band
-    return [np.where(np.isfinite(chunk).all(axis=1), code, -1)]
+    return [np.where(np.isfinite(chunk).all(axis=1), code // merged, -1)]
 
 
 def expected_cells(
@@ -247,6 +254,15 @@ def share_std(share: FloatArray, noise_std: float, sampling: float, draws: int) 
     return np.sqrt(noise_std**2 + variance * sampling)
 
 
+def counted_rows(counts: FloatArray, noise_std: float, n: int) -> int:
+    """Return the number of rows that noisy counts of cells refer to: n, unless significantly fewer are in some cell."""
+    # Rows with non-finite entries are in no cell.
+    total = float(counts.sum())
+    if total < n - 4.0 * noise_std * math.sqrt(len(counts)):
+        return max(1, round(total))
+    return n
+
+
 def compared(
     counts: FloatArray,
     n: int,
@@ -261,14 +277,10 @@ def compared(
 
     So many rows of one person may be equal.
     """
-    # Rows with non-finite entries are in no cell; if their number is significant, shares refer to the other rows.
-    total = float(counts.sum())
-    if total < n - 4.0 * noise_std * math.sqrt(len(counts)):
-        n = max(1, round(total))
-
+    n = counted_rows(counts, noise_std, n)
     sampling = rows_per_person / n + 1.0 / draws
-    observed = (counts / n).reshape(parts, *CELLS)
-    share = expected.reshape(parts, *CELLS)
+    observed = (counts / n).reshape(parts, CELLS[0], -1)
+    share = expected.reshape(observed.shape)
     wanted = share.reshape(parts, -1)
     std = share_std(wanted, noise_std / n, sampling, draws)
     off = np.abs(observed.reshape(parts, -1) - wanted)
@@ -276,8 +288,8 @@ def compared(
     totals = off.sum(axis=1) / 2.0
     nulls = CHANCE * std.sum(axis=1)
     error = float(np.linalg.norm(std))
-    shells = observed.sum(axis=(2, 3))
-    wanted = share.sum(axis=(2, 3))
+    shells = observed.sum(axis=2)
+    wanted = share.sum(axis=2)
     # Shells are compared within their component, so that a wrong weight is not mistaken for a wrong shape.
     wanted = wanted * (shells.sum(axis=1) / np.maximum(wanted.sum(axis=1), 1e-12))[:, None]
     off = shells - wanted
@@ -289,7 +301,7 @@ def compared(
         totals=totals,
         outer=np.maximum(np.abs(off) - std, 0.0).sum(axis=1) / 2.0,
         beyond=np.maximum(off[:, -1] - std[:, -1], 0.0),
-        shares=share.sum(axis=(1, 2, 3)),
+        shares=share.sum(axis=(1, 2)),
         error=error,
         cells=len(counts),
         blind=CHANCE * float(std.sum()) > BLIND,
@@ -299,6 +311,12 @@ def compared(
 def count_share(spending: Spending) -> Fraction:
     """Return the share of the budget for the count."""
     return spending.by_tail(*COUNT_SHARES)
+
+
+def hides_shells(noise_std: float, n: int, parts: int) -> bool:
+    """Return whether noise on the counts of all cells makes the sums over shells of so many components uninformative."""
+    of_shell = noise_std / n * math.sqrt(OF_SHELL)
+    return CHANCE * parts * CELLS[0] * of_shell > BLIND
 
 
 def measure(
@@ -319,10 +337,12 @@ def measure(
     prepare(run.rows.n, k * at.dim**2)
     axes = leading_axes(at)
     expected, draws = expected_cells(at, axes, public)
-    cells = count_draws(k)
+    merged = OF_SHELL if hides_shells(cost.std("count"), run.rows.n, k) else 1
+    expected = expected.reshape(-1, merged).sum(axis=1)
+    cells = len(expected)
     counted = run.release(
         CodeCounts(
-            codes=partial(cell_codes, table=at.table, axes=axes),
+            codes=partial(cell_codes, table=at.table, axes=axes, merged=merged),
             cells=[cells],
             row_cost=at.means.size * at.dim // 8,
         ),

@@ -14,8 +14,7 @@ from fastpubpriv.mechanisms import selection
 from fastpubpriv.mechanisms.scores import CELLS, MOST_DENSITIES
 from fastpubpriv.mixtures import mixture_tuning as tuning
 from fastpubpriv.mixtures.axis_aligned import axis_aligned_mixture as axis_aligned
-from fastpubpriv.mixtures.axis_aligned import bounded_range
-from fastpubpriv.mixtures.axis_aligned.axis_method import choice_rows
+from fastpubpriv.mixtures.axis_aligned import bounded_range, list_method
 from fastpubpriv.mixtures.fit import count_draws, count_share
 from fastpubpriv.mixtures.list_decoding.results import mixture_sizes, wanted_accuracy
 from fastpubpriv.mixtures.select import select_hypothesis
@@ -61,12 +60,12 @@ def plan_axis_aligned_mixture(
         # With too few rows for the blocks the error is infinite and no exception, so that `plan` can solve for rows.
         least = max(each.least_rows for each in axis_aligned.METHODS.values())
         chosen = chosen_for(max(n_priv, least), budget)
-        size = chosen.candidates
-        details = {"seconds": chosen.seconds(n_priv, dim, components, size)}
+        details = {"seconds": chosen.seconds(n_priv, dim, components)}
         if chosen.predict is not None:
             error, more = chosen.predict(n_priv, dim, components, n_pub, budget)
             return error, details | more
-        rows = choice_rows(n_priv, chosen.shares)
+        size = list_method.MAX_CANDIDATES
+        rows = list_method.choice_rows(n_priv)
         details |= {
             "candidates": float(size),
             "choice_rows": float(rows),

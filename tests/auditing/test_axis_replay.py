@@ -13,7 +13,7 @@ from fastpubpriv import ZCDP, ApproxDP, PureDP, ReplayError, learn_axis_aligned_
 from fastpubpriv.auditing import record_replay
 from fastpubpriv.mixtures import em_rounds
 from fastpubpriv.mixtures.axis_aligned import axis_aligned_mixture as axis_aligned
-from fastpubpriv.mixtures.axis_aligned import bounded_range, column_modes, one_column
+from fastpubpriv.mixtures.axis_aligned import bounded_range, column_modes, one_column, places
 from fastpubpriv.sources import views
 
 pytestmark = pytest.mark.filterwarnings("ignore::fastpubpriv.AccuracyWarning")
@@ -186,17 +186,17 @@ def test_catches_blocks_that_overlap(monkeypatch):
     def overlapping(rows, *shares):
         return tuple(rows.slice(0, rows.n) for _ in shares)
 
-    monkeypatch.setattr(one_column, "interleave_rows", overlapping)
+    monkeypatch.setattr(places, "interleave_rows", overlapping)
     raises(ReplayError, "disjoint", record_replay, runner(1, APPROX), *pair(), budget=APPROX)
-    monkeypatch.setattr(one_column, "interleave_rows", views.interleave_rows)
+    monkeypatch.setattr(places, "interleave_rows", views.interleave_rows)
     record_replay(runner(1, APPROX), *pair(), budget=APPROX)
 
 
 def test_catches_a_statistic_that_depends_on_other_rows(monkeypatch):
     original = em_rounds.row_statistic
 
-    def centered(chunk, at, radii, assigned=None):
-        return original(chunk - np.nanmean(chunk, axis=0), at, radii, assigned)
+    def centered(chunk, at, radii, labels=None):
+        return original(chunk - np.nanmean(chunk, axis=0), at, radii, labels)
 
     rows, other = pair_at(np.random.default_rng(6).normal(size=(300, 2)) + 3.0, 7, 1e6)
     run = runner(2, ZCDP(0.5), with_public=True)

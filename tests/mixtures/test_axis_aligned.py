@@ -21,8 +21,7 @@ from benchmarks.papers.mixture_cases import (
 from fastpubpriv import ZCDP, ApproxDP, Ledger, PureDP, learn_axis_aligned_mixture
 from fastpubpriv.errors import AccuracyWarning, BudgetError, InfeasibleError, InputError
 from fastpubpriv.mixtures import em_rounds
-from fastpubpriv.mixtures.axis_aligned import axis_aligned_mixture as list_decoding_method
-from fastpubpriv.mixtures.axis_aligned import column_modes
+from fastpubpriv.mixtures.axis_aligned import column_modes, list_method
 from fastpubpriv.mixtures.axis_aligned.axis_aligned_mixture import chosen_method
 from fastpubpriv.mixtures.em_rounds import StartState
 from fastpubpriv.mixtures.gaussian_mixture import GaussianMixture
@@ -118,7 +117,7 @@ def test_theory_mode_runs_where_it_can(accuracy):
 def test_theory_mode_says_when_its_list_was_cut(monkeypatch):
     """The answer is as good, and nothing was empty; six coarse Gaussians with 41 candidates each are one too many here."""
     rows = 3.0 * np.random.default_rng(8).normal(size=30_000) + 1e6
-    monkeypatch.setattr(list_decoding_method, "MAX_CANDIDATES", 60)
+    monkeypatch.setattr(list_method, "MAX_CANDIDATES", 60)
     result = learn(
         rows, 1, budget=ApproxDP(4, 1e-7), method="list_decoding", accuracy=0.9, variance=9.0
     )

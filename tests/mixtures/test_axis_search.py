@@ -14,22 +14,19 @@ from fastpubpriv.mixtures import mixture_tuning as tuning
 from fastpubpriv.mixtures import public_em
 from fastpubpriv.mixtures.axis_aligned import candidates as subsets
 from fastpubpriv.mixtures.axis_aligned import cell_fits
-from fastpubpriv.mixtures.axis_aligned.candidates import (
-    DyadicScale,
-    atoms,
-    beam,
-    best_fit,
-    kept_scales,
-    nested_counts,
-    partition,
-    searched,
-)
+from fastpubpriv.mixtures.axis_aligned.candidates import atoms, beam, best_fit, searched
 from fastpubpriv.mixtures.axis_aligned.cell_fits import (
     CellHistogram,
     cell_masses,
     masses,
     misfit,
     refine,
+)
+from fastpubpriv.mixtures.axis_aligned.places import (
+    DyadicScale,
+    kept_scales,
+    nested_counts,
+    partition,
 )
 from fastpubpriv.mixtures.gaussian_mixture import GaussianMixture, joined
 from fastpubpriv.mixtures.list_decoding import results

@@ -20,6 +20,7 @@ from fastpubpriv import (
     learn_separated_mixture,
 )
 from fastpubpriv.mixtures import fit
+from fastpubpriv.mixtures.axis_aligned.axis_method import LearnedMixture, component_reasons
 from fastpubpriv.mixtures.axis_aligned.cell_fits import CellHistogram, fit_of_cells
 from fastpubpriv.mixtures.gaussian_mixture import GaussianMixture
 from fastpubpriv.mixtures.separated import separated_mixture
@@ -93,10 +94,10 @@ def problem(k, name, rng):
     return cell_shares(answer, drawn(answer)), cell_shares(answer, drawn(truths[name]))
 
 
-def share_inside(k, name, n, noise, *, times=200, copies=1, rows_per_person=1):
+def share_inside(k, name, n, noise, *, times=200, copies=1, rows_per_person=1, merged=1):
     """The share of simulated counts whose interval holds the total variation of the cells."""
     rng = np.random.default_rng([k, n, round(noise)])
-    by_answer, by_rows = problem(k, name, rng)
+    by_answer, by_rows = (each.reshape(-1, merged).sum(axis=1) for each in problem(k, name, rng))
     truth = 0.5 * np.abs(by_rows - by_answer).sum()
     inside = 0
     for _ in range(times):
@@ -118,6 +119,63 @@ def share_inside(k, name, n, noise, *, times=200, copies=1, rows_per_person=1):
 @pytest.mark.parametrize("k", [2, 5])
 def test_the_interval_holds_the_total_variation_of_the_cells(k, name, n, noise):
     assert share_inside(k, name, n, noise) >= 0.95
+
+
+@pytest.mark.parametrize("name", ["same", "shifted", "wider", "reweighted"])
+@pytest.mark.parametrize("k", [2, 5])
+def test_the_interval_of_shells_alone_holds_their_total_variation(k, name):
+    assert share_inside(k, name, 2_000, 42.0, merged=fit.OF_SHELL) >= 0.95
+
+
+def test_shells_alone_are_counted_where_noise_hides_their_sums():
+    # A fiftieth of epsilon 1 and delta 1e-6 is a noise of 42 rows.
+    assert fit.hides_shells(42.0, 2_000, 3)
+    assert not fit.hides_shells(42.0, 20_000, 3)
+    axes = fit.leading_axes(TRUTH)
+    rows = rows_of(np.random.default_rng(5), 1_000)
+    (codes,) = fit.cell_codes(rows, table=TRUTH.table, axes=axes)
+    (shells,) = fit.cell_codes(rows, table=TRUTH.table, axes=axes, merged=fit.OF_SHELL)
+    assert (shells == codes // 6).all()
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_few_rows_show_whether_the_answer_fits(seed):
+    """With 24 cells of each component the count said nothing: every component was "few_rows"."""
+    centers = np.array([[0.0, 0.0], [12.0, 0.0], [0.0, 12.0]])
+    rng = np.random.default_rng([21, seed])
+
+    def drawn(n):
+        return centers[rng.choice(3, size=n, p=[0.5, 0.3, 0.2])] + rng.normal(size=(n, 2))
+
+    found = learn_axis_aligned_mixture(
+        drawn(2_000), n_components=3, budget=ApproxDP(1, 1e-6), x_pub=drawn(60), random_state=seed
+    )
+    away = np.linalg.norm(found.means[:, None] - centers, axis=2).min(axis=1)
+    ok = np.array([not reasons for reasons in found.part_reasons])
+    assert ok.any(), found.part_reasons
+    assert (away[ok] < 1.0).all()
+    # Planted fault: a component moved by ten deviations is seen.
+    means = found.means.copy()
+    means[0, 0] += 10.0
+    moved = GaussianMixture(found.weights, means, np.ones((3, 2)))
+    axes = fit.leading_axes(moved)
+    expected, draws = fit.expected_cells(moved, axes, np.zeros((0, 2)))
+    shells = expected.reshape(-1, fit.OF_SHELL).sum(axis=1)
+    (codes,) = fit.cell_codes(drawn(2_000), table=moved.table, axes=axes, merged=fit.OF_SHELL)
+    counts = np.bincount(codes, minlength=len(shells)) + rng.normal(0.0, 42.0, len(shells))
+    judged_by_shells = fit.compared(counts, 2_000, 42.0, shells, draws, 3)
+    assert any(said(judged_by_shells)), judged_by_shells.interval
+
+
+def test_a_component_that_stands_for_two_is_no_answer_of_five_public_rows():
+    """Five rows cannot show three components: two that were merged were "ok" where the count could not tell."""
+    learned = LearnedMixture(at=GaussianMixture(WEIGHTS, MEANS, np.ones((3, DIM))))
+    rough = judged(TRUTH, rows_of(np.random.default_rng(4)), np.random.default_rng(2), noise=150.0)
+    assert rough.interval[1] > fit.MOST_OPEN
+    assert said(replace(rough, blind=False)) == ((),) * 3
+    none = [0.0] * DIM
+    few = replace(learned, fit=replace(rough, blind=False), may_be_merged=True)
+    assert component_reasons(few, none, none) == (("few_rows",),) * 3
 
 
 def test_an_interval_of_half_the_deviations_is_noticed(monkeypatch):

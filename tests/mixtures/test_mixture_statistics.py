@@ -17,7 +17,7 @@ from benchmarks.papers.mixture_cases import CASES, FIRST_VERSION, blobs, distanc
 from fastpubpriv import ZCDP, learn_separated_mixture
 from fastpubpriv.mixtures import em_rounds
 from fastpubpriv.mixtures import mixture_tuning as tuning
-from fastpubpriv.mixtures.axis_aligned import candidates
+from fastpubpriv.mixtures.axis_aligned import candidates, places
 from fastpubpriv.mixtures.separated import searches, soft_em
 from fastpubpriv.mixtures.separated.search_state import Search
 
@@ -72,13 +72,13 @@ def test_sketch_medians(dim, n, bound):
 
 def test_catches_cells_without_detail(monkeypatch):
     # The released cells of the coarsest scale as they are.
-    def coarse(scales, *, counted, total):
+    def coarse(scales, **sizes):
         widest = max(scales, key=lambda scale: scale.width)
         return np.concatenate(
             [[-np.inf], np.union1d(widest.index, widest.index + 1) * widest.width, [np.inf]]
         )
 
-    monkeypatch.setattr(candidates, "partition", coarse)
+    monkeypatch.setattr(places, "partition", coarse)
     assert (
         median(univariate_mixtures.one_run, "three", 20_000, 1.0, runs=5)
         > 2 * UNIVARIATE["three"][20_000]
@@ -88,7 +88,7 @@ def test_catches_cells_without_detail(monkeypatch):
 def test_catches_a_missing_choice(monkeypatch):
     # The first fit, whatever the cells say: one Gaussian where there are three.
     def first(heads, total, *, fixed_std):
-        return heads[0].mixtures[:1], heads[0].spread[0]
+        return heads[0].mixtures, heads[0].spread[0]
 
     monkeypatch.setattr(candidates, "best_fit", first)
     assert (

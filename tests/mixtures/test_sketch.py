@@ -18,9 +18,10 @@ from fastpubpriv.errors import AccuracyWarning, BudgetError, InputError
 from fastpubpriv.kernels.mixture_rows import NormalTable, shares_at, soft_parts, waves
 from fastpubpriv.mechanisms.sums import SoftGrams, StatisticSum
 from fastpubpriv.mixtures import mixture_tuning as tuning
-from fastpubpriv.mixtures.axis_aligned import column_modes, private_start, sketch
+from fastpubpriv.mixtures.axis_aligned import column_modes, places, private_start, sketch
 from fastpubpriv.mixtures.axis_aligned.column_modes import ColumnModes, Groups
-from fastpubpriv.mixtures.axis_aligned.private_start import BlockShares, SketchStatistic, StartPlan
+from fastpubpriv.mixtures.axis_aligned.places import BlockShares
+from fastpubpriv.mixtures.axis_aligned.private_start import SketchStatistic, StartPlan
 from fastpubpriv.mixtures.axis_aligned.sketch import Projection, WaveModel, Waves
 from fastpubpriv.mixtures.em_rounds import RowClip
 from fastpubpriv.mixtures.gaussian_mixture import GaussianMixture
@@ -114,19 +115,19 @@ def test_directions_of_two_overlapping_components_are_fishers():
     share = 0.64 / 1.64
     correlations = share * (1.0 - np.eye(8))
     modes = [np.array([[1.0, 0.0, 1.0]])] * 8
-    rows, spread = private_start.directions(correlations, 0.01, 1, np.ones(8, dtype=bool), modes)
-    assert rows.shape == (1, 8)
-    assert np.allclose(np.abs(rows), np.abs(rows[0, 0]))
+    found = private_start.directions(correlations, 0.01, 1, np.ones(8, dtype=bool), modes)
+    assert found.rows.shape == (1, 8)
+    assert np.allclose(np.abs(found.rows), np.abs(found.rows[0, 0]))
     # The variance along it in deviations within: one, and that of the means, half of 1.6 sqrt(8) squared.
-    assert spread[0, 0] == pytest.approx(1.0 + 8 * 0.64, rel=1e-3)
+    assert found.spread[0, 0] == pytest.approx(1.0 + 8 * 0.64, rel=1e-3)
 
 
 def test_few_columns_are_all_directions_but_those_of_coarse_values():
     usable = np.array([True, False, True])
     modes = [np.array([[1.0, 0.0, 1.0]])] * 3
-    rows, spread = private_start.directions(np.zeros((3, 3)), 0.01, 1, usable, modes)
-    assert rows.tolist() == [[1.0, 0.0, 0.0], [0.0, 0.0, 1.0]]
-    assert spread.tolist() == np.eye(2).tolist()
+    found = private_start.directions(np.zeros((3, 3)), 0.01, 1, usable, modes)
+    assert found.rows.tolist() == [[1.0, 0.0, 0.0], [0.0, 0.0, 1.0]]
+    assert found.spread.tolist() == np.eye(2).tolist()
 
 
 def test_a_column_of_two_scales_is_a_direction_where_no_factor_is_seen():
@@ -361,7 +362,7 @@ def test_a_row_in_two_groups_with_checks_of_their_own_breaks_the_bound(monkeypat
 def test_thresholds_are_those_of_stable_histograms(budget, histograms):
     cost = budget.amounts
     exact = stable_event(*cost, histograms=histograms, n=40_000, draws=histograms * 40_000)
-    about = private_start.threshold(histograms, cost)
+    about = places.threshold(histograms, cost)
     assert about == pytest.approx(exact.count_threshold, rel=0.15)
 
 
@@ -623,19 +624,23 @@ def test_rows_that_are_not_finite_or_far_away_leave_the_others_alone(hole):
     assert distance < 0.04, distance
 
 
-def test_shares_of_hostile_rows_are_shares_or_nothing():
-    projections = dict(enumerate(statistic_of(2).projections))
-    assigned = private_start.ProjectedShares(two_groups(2), projections, [PLANE, PLANE])
-    extremes = [0.0, 1e308, -1e308, 5e-324, np.nan, np.inf, -np.inf, 3.0]
-    rows = np.array(list(itertools.product(extremes, extremes)))
-    with np.errstate(all="raise"):
-        shares = assigned(rows)
-    assert shares.shape == (6, 64)
-    assert ((shares >= 0.0) & (shares <= 1.0)).all()
-    totals = shares.sum(axis=0)
-    assert np.allclose(totals[np.isfinite(rows[:, 0])], 1.0)
-    for place in range(64):
-        assert assigned(rows[place : place + 1]).tobytes() == shares[:, place : place + 1].tobytes()
+def test_components_along_directions_extend_to_those_of_all_columns():
+    """Two components whose means differ in every column: their moments, from those along the direction and the covariance."""
+    stds = np.array([0.5, 1.0, 2.0, 1.0, 0.7])
+    apart = np.array([1.0, -2.0, 3.0, 0.5, 0.0])
+    truth = GaussianMixture(
+        np.array([0.25, 0.75]), np.outer([-0.75, 0.25], apart), np.tile(stds, (2, 1))
+    )
+    covariance = np.diag(stds**2) + 0.1875 * np.outer(apart, apart)
+    row = apart / stds**2
+    row /= math.sqrt(row @ (stds**2 * row))
+    along = GaussianMixture(
+        truth.weights[None], (truth.means @ row)[None, :, None], np.ones((1, 2, 1))
+    )
+    found = private_start.extended(row[None], covariance, along)
+    assert np.allclose(found.weights, truth.weights)
+    assert np.allclose(found.means, truth.means)
+    assert np.allclose(found.stds, truth.stds)
 
 
 def test_groups_are_a_function_of_each_row():

@@ -10,6 +10,7 @@ from fastpubpriv import ZCDP, ApproxDP, PureDP
 from fastpubpriv.mechanisms.stable_histograms import StableRelease
 from fastpubpriv.mixtures.axis_aligned import axis_method, cell_fits
 from fastpubpriv.mixtures.axis_aligned.candidates import significant, unseen
+from fastpubpriv.mixtures.axis_aligned.places import column_scales
 from fastpubpriv.mixtures.fit import public_ties
 from fastpubpriv.mixtures.gaussian_mixture import GaussianMixture
 from fastpubpriv.results import Reason
@@ -222,5 +223,5 @@ def test_what_noise_may_feign_and_a_threshold_hide_by_hand():
         ("event", None),
     ):
         object.__setattr__(found, name, value)
-    assert axis_method.ties_of(found, 950, 1)[0] == [0.0]
-    assert axis_method.ties_of(found, 1200, 1)[0] == [0.25]
+    assert [each.tied for each in column_scales(found, 950, 6, 1)] == [0.0]
+    assert [each.tied for each in column_scales(found, 1200, 6, 1)] == [0.25]

@@ -9,6 +9,7 @@ from spies import SpyLedger, seeded
 from fastpubpriv import ZCDP, ApproxDP, PureDP, learn_separated_mixture, plan
 from fastpubpriv.errors import BudgetError, InputError
 from fastpubpriv.mixtures import mixture_tuning as tuning
+from fastpubpriv.mixtures.axis_aligned import private_start
 from fastpubpriv.mixtures.axis_aligned.sketch import Projection, WaveModel, Waves
 from fastpubpriv.mixtures.gaussian_mixture import GaussianMixture
 from fastpubpriv.mixtures.separated import without_public
@@ -142,9 +143,7 @@ def test_a_column_that_is_not_usable_has_no_part():
 
 def extension_of(matrix, covariance, along_rows):
     dim = len(covariance)
-    spread = matrix @ covariance @ matrix.T
-    projection = Projection.of(0, np.arange(float(dim)), matrix, spread)
-    return without_public.extended(projection, covariance, along_rows)
+    return private_start.extended(matrix, covariance, along_rows).mapped(np.arange(dim), 1.0)
 
 
 def test_the_extension_keeps_the_moments_of_the_group():

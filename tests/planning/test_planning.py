@@ -28,12 +28,12 @@ from fastpubpriv.gaussians import lifted
 from fastpubpriv.gaussians.gaussian_methods import LIFTED
 from fastpubpriv.gaussians.gaussian_methods import METHODS as LEARNERS
 from fastpubpriv.mechanisms.selection import slack_at
-from fastpubpriv.mixtures.axis_aligned.axis_aligned_mixture import (
+from fastpubpriv.mixtures.axis_aligned.dp_em import predict as predict_dp_em
+from fastpubpriv.mixtures.axis_aligned.list_method import (
     MAX_CANDIDATES,
     check_feasible,
     least_list,
 )
-from fastpubpriv.mixtures.axis_aligned.dp_em import predict as predict_dp_em
 from fastpubpriv.mixtures.list_decoding.results import mixture_sizes
 from fastpubpriv.mixtures.separated.searches import METHODS
 from fastpubpriv.planning import (

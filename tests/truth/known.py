@@ -81,6 +81,4 @@ KNOWN: tuple[Known, ...] = (
     Known("no_public_baseline", "coverage component", (), MIXTURES),
     Known("learn_separated_mixture", "coverage component", ("mode='theory'",), MIXTURES),
     Known("learn_separated_mixture", "far", ("mode='theory'",), MIXTURES),
-    Known("learn_axis_aligned_mixture", "never ok component", (), MIXTURES),
-    Known("learn_axis_aligned_mixture", "far", ("x_pub=p.head(5)",), MIXTURES),
 )

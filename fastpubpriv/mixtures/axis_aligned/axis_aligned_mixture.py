@@ -1,10 +1,8 @@
-"""`learn_axis_aligned_mixture`: choice of the method, checks and result; and Algorithm 1 of paper C as a method."""
+"""`learn_axis_aligned_mixture`: choice of the method, checks and result."""
 
 from __future__ import annotations
 
-import itertools
 import math
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -13,202 +11,35 @@ from scipy.linalg import solve_triangular
 from fastpubpriv import session, validation
 from fastpubpriv._types import AxisMixtureMethod, FloatArray, Keep, RowsPerPerson
 from fastpubpriv.defaults import FAILURE_PROB
-from fastpubpriv.errors import BudgetError, InfeasibleError, InputError
+from fastpubpriv.errors import BudgetError, InputError
 from fastpubpriv.estimators.linalg import known_root
 from fastpubpriv.estimators.output_bounds import Box, bounded, checked_bounds
 from fastpubpriv.estimators.user_level import user_level
-from fastpubpriv.mechanisms.selection import check_rows
 from fastpubpriv.mixtures import mixture_tuning as tuning
 from fastpubpriv.mixtures.axis_aligned import (
     axis_method,
     bounded_range,
     dp_em,
+    list_method,
     one_column,
     private_start,
 )
 from fastpubpriv.mixtures.axis_aligned.axis_method import AxisMethod, LearnedMixture, Task
-from fastpubpriv.mixtures.fit import COUNT_SHARES, count_draws, public_ties
-from fastpubpriv.mixtures.gaussian_mixture import GaussianMixture
-from fastpubpriv.mixtures.list_decoding import decoders, results
+from fastpubpriv.mixtures.fit import public_ties
+from fastpubpriv.mixtures.list_decoding import results
 from fastpubpriv.mixtures.public_em import without_far
 from fastpubpriv.privacy import Budget, Ledger
 from fastpubpriv.privacy.calibrated_budget import has_delta
 from fastpubpriv.results.mixture import MixtureResult
-from fastpubpriv.results.reasons import Reason
 from fastpubpriv.session import Registry
 from fastpubpriv.sources import Rows
-from fastpubpriv.sources.views import linear_rows, split_rows
-
-MAX_CANDIDATES = 20_000
-DECODER_SHARE = 18  # the decoder runs at accuracy / 18
-# share of the epsilon of the block of the choice for the count of the fit, with Laplace noise
-CHOICE_COUNT = COUNT_SHARES[1]
-
-
-def least_list(n_components: int, dim: int, accuracy: float, *, known_std: bool = False) -> int:
-    """Return the minimum number of candidates, or a lower bound on it: the decoder finds one coarse Gaussian in each column."""
-    one = results.gaussian_net_size(accuracy / (DECODER_SHARE * dim), known_std=known_std) ** dim
-    return _length(one, n_components, math.ceil(DECODER_SHARE * n_components / accuracy))
-
-
-def _length(components: int, k: int, resolution: int) -> int:
-    """Return the size of a net of mixtures; of a long one, which takes long to compute, its first power as a lower bound."""
-    return (
-        components
-        if components > MAX_CANDIDATES
-        else results.mixture_net_size(components, k, resolution)
-    )
-
-
-def check_feasible(
-    n: int,
-    n_components: int,
-    dim: int,
-    accuracy: float | None,
-    budget: Budget,
-    failure_prob: float,
-    *,
-    known_std: bool = False,
-) -> tuple[float, list[int]]:
-    """Return least weight and rows of the blocks for scales (unless known), means, choice; raise InfeasibleError if too few."""
-    if accuracy is None:
-        raise InputError(
-            "method='list_decoding' needs accuracy=, a total variation between 0 and 1"
-        )
-    least = least_list(n_components, dim, accuracy, known_std=known_std)
-    advice = "pass method='auto', or public rows; list decoding suits one component, few columns and a large accuracy"
-    if least > MAX_CANDIDATES:
-        most = results.mixture_sizes(
-            n_components, dim, accuracy, budget, failure_prob=failure_prob
-        ).log10_candidates
-        raise InfeasibleError(
-            f"list decoding would have at least {least:.3g} candidates, and up to 10^{most:.0f}, where "
-            f"{MAX_CANDIDATES} can be compared ({n_components} components, {dim} columns, accuracy {accuracy:g}): {advice}"
-        )
-    if known_std:
-        weight = accuracy / (DECODER_SHARE * n_components)
-        share = failure_prob / (2.0 * n_components)
-        sizes = [results.mean_rows(weight, budget, share, histograms=dim)]
-    else:
-        asked = results.mixture_sizes(
-            n_components, dim, accuracy, budget, failure_prob=failure_prob
-        )
-        weight = asked.corruption_weight
-        sizes = [asked.variance_rows, asked.mean_rows]
-    epsilon = float(budget.amounts[0] * (1 - CHOICE_COUNT))
-    for_choice = results.selection_rows(math.log(MAX_CANDIDATES), accuracy, epsilon, failure_prob)
-    needed = sum(sizes) + for_choice
-    if n < needed:
-        raise InfeasibleError(
-            f"the theorem asks for {needed:,} rows, and there are {n:,}: {advice}"
-        )
-    return weight, [*sizes, n - sum(sizes)]
-
-
-def learn(task: Task) -> LearnedMixture:
-    """Decode coarse lists of every column, build their nets and all mixtures of the nets' Gaussians, and select one."""
-    run = task.run
-    k = task.n_components
-    known = task.known_std
-    accuracy = task.accuracy
-    assert accuracy is not None
-    dim = run.rows.dim
-    weight, sizes = check_feasible(
-        run.rows.n, k, dim, accuracy, run.account.budget, task.failure_prob, known_std=known
-    )
-    thresholds = decoders.Thresholds(min_weight=weight, theory=True)
-    *before, mean_block, choice_block = split_rows(run.rows, *sizes)
-    if before:
-        decoders.check_histograms(run, decoders.scale_partitions(dim), before[0].n // 2)
-    # Checked for the maximum number of scales: fewer histograms need less.
-    most = dim if known else dim * thresholds.scale_bound
-    decoders.check_histograms(run, decoders.mean_partitions([[1.0] * most]), mean_block.n)
-    check_rows(choice_block.n, dim)
-    for_count = run.account.beside.part(CHOICE_COUNT)
-    for_count.grid("count", count_draws(k), choice_block.n)
-    run.account.open()
-    scales = [[1.0]] * dim
-    if before:
-        scales = [
-            released.entries.tolist()
-            for released in decoders.release_scales(run.block(before[0]), thresholds)
-        ]
-    means = decoders.release_means(run.block(mean_block), scales, thresholds)
-    # Heaviest first: (negative count, mean, scale).
-    coarse = [
-        sorted(
-            (-float(count), float(mean), released.scale)
-            for released in column
-            for mean, count in zip(released.entries, released.counts, strict=True)
-        )
-        for column in means
-    ]
-    resolution = math.ceil(DECODER_SHARE * k / accuracy)
-    fine = accuracy / (DECODER_SHARE * dim)
-    # The heaviest coarse Gaussians of each column, as many as at most MAX_CANDIDATES candidates permit.
-    fitting = [list(column) for column in coarse]
-    net = results.gaussian_net_size(fine, known_std=known)
-    while (
-        all(fitting)
-        and _length(math.prod(net * len(each) for each in fitting), k, resolution) > MAX_CANDIDATES
-    ):
-        longest = max(fitting, key=len)
-        if len(longest) == 1:
-            break
-        longest.pop()
-    gaussian_net = partial(results.gaussian_net, accuracy=fine, known_std=known)
-    nets = [
-        np.concatenate(
-            [np.zeros((0, 2)), *(gaussian_net(mean, scale) for _, mean, scale in column)]
-        )
-        for column in fitting
-    ]
-    components = np.array(list(itertools.product(*nets))).reshape(-1, dim, 2)
-    combined = list(results.mixture_net(len(components), k, resolution)) if len(components) else []
-    picked = np.array([index for index, _ in combined], dtype=np.int64).reshape(-1, k)
-    weights = np.array([weight for _, weight in combined]).reshape(-1, k)
-    candidates = GaussianMixture(weights, components[picked, :, 0], components[picked, :, 1])
-    facts = {
-        "coarse": [len(column) for column in coarse],
-        "coarse_kept": [len(column) for column in fitting],
-        "corruption_weight": weight,
-    }
-    # The theorem holds only for lists that are compared completely.
-    reason = (
-        Reason.FALLBACK if not all(fitting) else None if fitting == coarse else Reason.SHORTLIST
-    )
-    choosing = run.block(choice_block)
-    learned = axis_method.choose(
-        choosing, candidates, reason=reason, diagnostics=facts, share=1 - CHOICE_COUNT
-    )
-    return axis_method.measured(task, learned, choosing, cost=for_count)
-
-
-def most_draws(n: int, dim: int, components: int, *, known_std: bool) -> int:
-    """Return an upper bound on the noise draws: a histogram of pairs, one for each possible scale, the choice, and the count."""
-    histograms = (results.DYADIC_SCALES + 1) * n * dim
-    return histograms + 1 + count_draws(components)
-
-
-METHOD = AxisMethod(
-    name="list_decoding",
-    learn=learn,
-    draws=most_draws,
-    prepare=check_feasible,
-    seconds=partial(axis_method.choosing, shares=(1, 1, 1)),
-    candidates=MAX_CANDIDATES,
-    shares=(1, 1, 1),
-    refuses_inaccurate=True,
-    needs_delta=True,
-    least_rows=16,
-)
-
+from fastpubpriv.sources.views import linear_rows
 
 MOST_COMPONENTS = 64
 
 
 METHODS: Registry[AxisMethod] = Registry(
-    one_column.METHOD, private_start.METHOD, dp_em.METHOD, METHOD, auto=True
+    one_column.METHOD, private_start.METHOD, dp_em.METHOD, list_method.METHOD, auto=True
 )
 
 
@@ -366,7 +197,8 @@ def learn_axis_aligned_mixture(
         `part_reasons` of a component: "ties" if many rows share a value of a column (counts, answers, a constant) and the
         component is not much wider than the step between values, so that it represents values or groups of them, or is so narrow
         that it may represent one value, with "rough_fit" or "poor_fit" if a count shows that it does not follow them;
-        "unresolved" if noise hides its mean; "wide", "rough_fit", "poor_fit", "not_gaussian" or "few_rows" as in `MixtureResult`;
+        "unresolved" if noise hides its mean; "wide", "rough_fit", "poor_fit", "not_gaussian" or "few_rows" as in `MixtureResult`
+        ("few_rows" also if there are fewer than two public rows per component, and the count cannot exclude another one);
         and for all components "fallback" if a stage found nothing and was replaced by a coarser estimate, or nothing at all was
         found and the result is the public N(0, 1); "shortlist" if "list_decoding" found more candidates than can be compared and
         chose among the heaviest, for which the theorem does not hold, though they usually include the best; "few_public_rows" if

@@ -1,8 +1,7 @@
 """A call of the axis-aligned learner, its methods, what they learn, and the reasons of components.
 
 If many rows share a value (counts, answers, constants), a density is a poor model, and a reason reports it. Ties cost no extra
-release: differences of pairs of rows are counted in dyadic bins, which exclude zero, so that pairs missing from the released
-counts, beyond what a threshold may hide, are ties. Public rows show their ties directly.
+release: pairs of rows show them (`places.column_scales`), or public rows.
 """
 
 from __future__ import annotations
@@ -10,7 +9,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from fractions import Fraction
 from typing import Any, Literal
 
 import numpy as np
@@ -18,8 +16,6 @@ from scipy.linalg import solve_triangular
 
 from fastpubpriv._types import BoolArray, FloatArray
 from fastpubpriv.estimators.output_bounds import Box
-from fastpubpriv.mechanisms.selection import HypothesisChoice, law_for, prepare
-from fastpubpriv.mechanisms.stable_histograms import StableRelease
 from fastpubpriv.mixtures import mixture_tuning as tuning
 from fastpubpriv.mixtures.fit import (
     MOST_OPEN,
@@ -37,41 +33,6 @@ from fastpubpriv.session import Method, Session
 PUBLIC_SEED = 20_240_607
 
 
-# ---- The last stage of the learners: a private choice among the candidates -------------------------------------------
-
-
-def choose(
-    run: Session,
-    listed: GaussianMixture,
-    *,
-    reason: Reason | None = None,
-    diagnostics: dict[str, Any],
-    share: Fraction = Fraction(1),
-) -> LearnedMixture:
-    """Select a candidate by the rows of a run at this share of its budget; without candidates, return the public N(0, 1)."""
-    hypotheses = listed.hypotheses
-    facts = {**diagnostics, "candidates": hypotheses.size}
-    dim = run.rows.dim
-    if hypotheses.size == 0:
-        return nothing_found(dim, facts)
-    index = 0
-    if hypotheses.size > 1:
-        account = run.account
-        law = law_for(account)
-        epsilon = account.of_choices.part(share).choice_epsilon(law)
-        method, evaluation = prepare(hypotheses, run.rows.n, threads=run.executor.threads)
-        choice = HypothesisChoice(evaluation=evaluation, size=hypotheses.size, law=law)
-        index = run.release(choice, name="choice", cost=epsilon, method=method).index
-    facts["chosen"] = int(hypotheses.positions[index])
-    present = hypotheses.weights[index] > 0.0
-    at = GaussianMixture(
-        hypotheses.weights[index][present],
-        hypotheses.means[index][present],
-        np.sqrt(hypotheses.spreads[index][present]),
-    )
-    return LearnedMixture(at=at, reason=reason, diagnostics=facts)
-
-
 def measured(
     task: Task, learned: LearnedMixture, run: Session, *, cost: Spending | None = None
 ) -> LearnedMixture:
@@ -83,33 +44,9 @@ def measured(
 
 # ---- Run times of the methods on one core of a small shared machine, fitted to measurements; accurate to an order of
 # magnitude.
-# All take (n, dim, components, size), where `size` is the length of the list.
 
 SEARCH_SECONDS = 0.25  # seconds of the candidate search for one column, per component
 ROW_SECONDS = 4e-9  # seconds of a pass, per computed number of a row
-PAIR_SECONDS = 5e-8  # seconds of the comparison of two candidates on the line
-_DENSITY_SECONDS = 2.5e-11  # seconds of a product of densities in several columns
-
-
-def choice_rows(n: int, shares: tuple[int, ...]) -> int:
-    """Return the number of rows in the last block, which are used for the choice among candidates."""
-    return max(1, n * shares[-1] // sum(shares))
-
-
-def density_seconds(dim: int, components: int, size: int, rows: int) -> float:
-    """Return the run time of a choice by densities."""
-    return (
-        2.0 * (size * size / 2.0) * components * (dim + 4) * (1024 + rows / 2.0) * _DENSITY_SECONDS
-    )
-
-
-def choosing(
-    n: int, dim: int, components: int, size: int, *, shares: tuple[int, ...] = (1,)
-) -> float:
-    """Return the run time of a list and the choice from it."""
-    if dim == 1:
-        return 0.3 + (size * size / 2.0 * PAIR_SECONDS + 60.0 * n * ROW_SECONDS)
-    return 0.3 + density_seconds(dim, components, size, choice_rows(n, shares))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -153,11 +90,7 @@ class AxisMethod(Method[...]):
     """
 
     draws: Callable[..., int]
-    # rough run time for n, dim, components and the length of the list
-    seconds: Callable[[int, int, int, int], float]
-    candidates: int = 0  # default length of the list
-    # relative numbers of rows by stage; the last stage chooses among the candidates
-    shares: tuple[int, ...] = (1,)
+    seconds: Callable[[int, int, int], float]  # rough run time for n, dim and components
     columns: Literal["any", "one", "several"] = "any"  # numbers of columns
     # whether the range comes from public rows, or else from releases that need a delta
     range_from_public: bool = False
@@ -182,30 +115,14 @@ class LearnedMixture:
     # (k,): predicted total variation errors from noise and sampling
     predicted: FloatArray | None = None
     fit: MeasuredFit | None = None
+    # whether so few public rows gave the start that a component may stand for several
+    may_be_merged: bool = False
 
 
 def nothing_found(dim: int, facts: dict[str, Any]) -> LearnedMixture:
     """Return the public N(0, 1), which stands for a mixture that was not found."""
     at = GaussianMixture(np.ones(1), np.zeros((1, dim)), np.ones((1, dim)))
     return LearnedMixture(at=at, reason=Reason.FALLBACK, nothing=True, diagnostics=facts)
-
-
-def ties_of(
-    released: StableRelease, pairs: int, components: int
-) -> tuple[list[float], list[float]]:
-    """Return for each column the share of tied pairs, from released dyadic bins of their differences, 0 if not significant; and an
-    upper bound on the step between values, the end of the finest released bin, inf without bins.
-    """
-    shares = []
-    steps = []
-    for histogram in released.histograms:
-        hidden = tuning.HIDDEN_BINS * released.threshold * components
-        hidden += tuning.HIDDEN_STDS * released.noise_std * math.sqrt(max(1, len(histogram.counts)))
-        missing = pairs - float(np.sum(histogram.counts))
-        shares.append(missing / pairs if missing > hidden else 0.0)
-        keys = histogram.keys
-        steps.append(math.ldexp(1.0, min(int(np.min(keys)) + 1, 1023)) if len(keys) else math.inf)
-    return shares, steps
 
 
 def component_reasons(
@@ -264,4 +181,7 @@ def component_reasons(
     )
     if learned.fit is None:
         return reasons
-    return learned.fit.all_reasons(reasons, predicted, asked=len(means) if asked is None else asked)
+    wanted = len(means) if asked is None else asked
+    if learned.may_be_merged:
+        wanted = max(wanted, len(means) + 1)
+    return learned.fit.all_reasons(reasons, predicted, asked=wanted)

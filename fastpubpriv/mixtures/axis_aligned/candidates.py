@@ -1,14 +1,11 @@
-"""Search for mixtures on the line that fit counts of cells, and the private search for where cells should be fine.
+"""Search for mixtures on the line that fit counts of cells.
 
-Without public rows, paper C's Algorithms 3 and 2 find scales and locations with stable histograms, which need no range. The range
-is released then, so other rows are counted in ordinary public cells, finely and without a threshold: a fine thresholded histogram
-would lose every bin with fewer than about thirty rows. Cells finer than the rounding of values are alternately full and empty; they
-are merged. Mixtures are computed from the counts, and those of public rows if there are any, without a privacy cost.
+Cells finer than the rounding of values are alternately full and empty; they are merged. Mixtures are computed from the counts, and
+those of public rows if there are any, without a privacy cost.
 """
 
 from __future__ import annotations
 
-import itertools
 import math
 from dataclasses import dataclass, replace
 
@@ -16,18 +13,11 @@ import numpy as np
 from scipy.special import ndtri
 
 from fastpubpriv._types import BoolArray, FloatArray, IntArray
-from fastpubpriv.kernels.bins import BinRule
-from fastpubpriv.mechanisms.stable_histograms import Partition, StableHistograms
 from fastpubpriv.mixtures import mixture_tuning as tuning
-from fastpubpriv.mixtures.axis_aligned import axis_method, cell_fits
+from fastpubpriv.mixtures.axis_aligned import cell_fits
 from fastpubpriv.mixtures.axis_aligned.cell_fits import CellHistogram, RefinedFit
+from fastpubpriv.mixtures.axis_aligned.places import ColumnRange
 from fastpubpriv.mixtures.gaussian_mixture import GaussianMixture, by_score
-from fastpubpriv.mixtures.list_decoding.decoders import check_histograms, scale_partitions
-from fastpubpriv.mixtures.list_decoding.results import SCALE_MASS
-from fastpubpriv.privacy import ApproxDP, StableHistogramEvent
-from fastpubpriv.privacy.calibration import stable_event
-from fastpubpriv.session import Session
-from fastpubpriv.sources import Rows
 
 
 def significant(cells: CellHistogram, mixtures: GaussianMixture) -> BoolArray:
@@ -133,6 +123,27 @@ def tied_in(cells: CellHistogram) -> float:
     return min(max(squares / total**2, 0.0), 1.0)
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class SmoothedCells:
+    """Counts of the cells of a column, merged where they show a comb, and what is known of rounded values."""
+
+    cells: CellHistogram
+    tied: float  # share of tied pairs of rows
+    step: float  # of the comb, or a bound on that between values
+    smooth: bool  # whether neither pairs nor cells show rounded values
+
+
+def smoothed(cells: CellHistogram, column: ColumnRange, *, known_std: bool) -> SmoothedCells:
+    """Return the counts of cells of a column without a comb; with a known deviation they are left as they are."""
+    comb = 0.0
+    if not known_std:
+        cells, comb = without_comb(cells, column.widest_comb)
+    if comb == 0.0:
+        return SmoothedCells(cells, column.tied, column.step, smooth=column.tied == 0.0)
+    tied = max(column.tied, tied_in(cells))
+    return SmoothedCells(cells, tied, comb, smooth=False)
+
+
 # ---- Beam search for subsets of atoms whose nonnegative least squares fit explains the noisy counts best --------------
 
 _LOOK = 40 * tuning.BEAM
@@ -221,100 +232,6 @@ def beam(cells: CellHistogram, mixtures: GaussianMixture, components: int) -> li
     return levels
 
 
-# maximum edges of `partition`: cuts, ends of pieces, and cells of doubling width around islands
-MOST_EDGES = 2**13
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class DyadicScale:
-    """A released histogram of dyadic cells (index width, (index + 1) width]: the released cells and their noisy counts."""
-
-    width: float
-    index: IntArray
-    counts: FloatArray
-
-
-def nested_counts(scales: list[DyadicScale]) -> list[tuple[float, float, float]]:
-    """Return disjoint cells (low, high, count) that explain nested histograms of the same rows, in ascending order."""
-    # The excess of a coarse count over the fine ones inside it lies in cells too light to be released, so it is spread over the
-    # rest of the coarse cell: generalized least squares on the tree, with the finer counts unchanged.
-    pieces: list[tuple[float, float, float]] = []
-    for scale in sorted(scales, key=lambda each: each.width):
-        for index, count in zip(scale.index.tolist(), scale.counts.tolist(), strict=True):
-            low = index * scale.width
-            high = (index + 1) * scale.width
-            inner = [cell for cell in pieces if cell[0] >= low and cell[1] <= high]
-            rest = max(count - sum(cell[2] for cell in inner), 0.0)
-            ends = [low, *(end for cell in sorted(inner) for end in cell[:2]), high]
-            holes = [(a, b) for a, b in zip(ends[::2], ends[1::2], strict=True) if b > a]
-            room = sum(b - a for a, b in holes)
-            pieces += [(a, b, rest * (b - a) / room) for a, b in holes]
-    return sorted(pieces)
-
-
-def octaves() -> FloatArray:
-    """Return dyadic edges of cells for values of unknown location, which give at least the order of magnitude."""
-    powers = np.ldexp(1.0, np.arange(-40, 61))
-    return np.concatenate([[-np.inf], -powers[::-1], [0.0], powers, [np.inf]])
-
-
-def partition(
-    scales: list[DyadicScale],
-    *,
-    counted: int,
-    total: int,
-    least: float = tuning.ROWS_PER_CELL,
-    most: int = tuning.LINE_CELLS,
-) -> FloatArray:
-    """Return edges of at most MOST_EDGES cells that cover the line, fine where released histograms of `seen` rows show rows."""
-    # Aims at `least` of `total` rows per cell, and at most about `most` cells; outside the released cells, widths double
-    # outwards, so that a tail of any length is in some cell.
-    # A scale with very many released cells is skipped: the cells of the next coarser one are cut by their counts instead.
-    few = [scale for scale in scales if len(scale.index) <= tuning.MOST_PIECES]
-    if scales and not few:
-        widest = max(scales, key=lambda each: each.width)
-        heaviest = np.sort(np.argsort(-widest.counts, kind="stable")[: tuning.MOST_PIECES])
-        few = [DyadicScale(widest.width, widest.index[heaviest], widest.counts[heaviest])]
-    pieces = nested_counts(few)
-    if len(pieces) > tuning.MOST_PIECES:
-        pieces = sorted(sorted(pieces, key=lambda piece: -piece[2])[: tuning.MOST_PIECES])
-    mass = sum(count for _, _, count in pieces)
-    if not pieces or mass <= 0.0:
-        return octaves()
-    wanted = max(max(least, total / most) * counted / total, mass / tuning.MOST_CUTS)
-    least_cuts = 2 if len(pieces) <= 40 else 0
-    edges: set[float] = set()
-    narrow: dict[float, float] = {}
-    for low, high, count in pieces:
-        parts = 2 ** min(max(math.ceil(math.log2(max(count / wanted, 1.0))), least_cuts), 9)
-        cuts = np.linspace(low, high, parts + 1)
-        edges.update(cuts.tolist())
-        for end in (low, high):
-            narrow[end] = min(narrow.get(end, math.inf), (high - low) / parts)
-    islands: list[list[float]] = []
-    for low, high, _ in pieces:
-        if islands and islands[-1][1] >= low:
-            islands[-1][1] = max(islands[-1][1], high)
-        else:
-            islands.append([low, high])
-    for position, (low, high) in enumerate(islands):
-        left = (low - islands[position - 1][1]) / 2.0 if position else math.inf
-        right = (islands[position + 1][0] - high) / 2.0 if position + 1 < len(islands) else math.inf
-        for step in range(tuning.DOUBLINGS):
-            reach = (2.0**step) * 2.0
-            if narrow[low] * reach < left:
-                edges.add(low - narrow[low] * reach)
-            if narrow[high] * reach < right:
-                edges.add(high + narrow[high] * reach)
-    # A value at the end of a narrow piece belongs to the next cell, which must be as narrow.
-    ends = sorted(edges)
-    for end, following in itertools.pairwise(ends):
-        if end in narrow and following - end > 4.0 * narrow[end]:
-            edges.add(end + max(narrow[end], 4.0 * float(np.spacing(abs(end)))))
-    finite = np.array(sorted(edges))
-    return np.concatenate([[-np.inf], finite[np.isfinite(finite)], [np.inf]])
-
-
 def atoms(cells: CellHistogram) -> GaussianMixture:
     """Return candidate normals for the beam search: means at cells, half a standard deviation apart, with dyadic stds."""
     inner = cells.edges[1:-1]
@@ -341,62 +258,37 @@ def atoms(cells: CellHistogram) -> GaussianMixture:
     )
 
 
-def distinct(
-    mixtures: GaussianMixture, order: IntArray, *, limit: int, tolerance: float = 0.02
-) -> IntArray:
-    """Return up to `limit` indices in `order` whose parameters differ from those of all earlier ones."""
-    rank = np.argsort(mixtures.means, axis=1)
-    chosen = list[int]()
-    weights, means, stds = (
-        np.take_along_axis(part, rank, axis=1)
-        for part in (mixtures.weights, mixtures.means, mixtures.stds)
-    )
-    scale = np.maximum(stds, 1e-300)
-    for index in order.tolist():
-        share = weights[chosen] - weights[index]
-        gap = (means[chosen] - means[index]) / scale[index]
-        apart = np.abs([share, gap, np.log(scale[chosen] / scale[index])]).max(axis=(0, 2))
-        if not (apart < tolerance).any():
-            chosen.append(index)
-        if len(chosen) == limit:
-            break
-    return np.array(chosen, dtype=np.int64)
+def atoms_of_std(singles: GaussianMixture, std: float) -> GaussianMixture:
+    """Return candidate normals of one known standard deviation, at the means of others."""
+    middles = np.unique(np.rint(singles.means[:, 0] / (0.5 * std))) * 0.5 * std
+    ones = np.ones((len(middles), 1))
+    return GaussianMixture(ones, middles[:, None], std * ones)
 
 
 def searched(
     cells: CellHistogram, components: int, *, std: float | None = None
 ) -> list[RefinedFit]:
-    """Return the best distinct fits to the counts for each number of components; none if the linear algebra fails."""
+    """Return the best fit to the counts, a batch of one, for each number of components; none if the linear algebra fails."""
     # A power of two as the unit keeps squares finite.
     unit = 2.0 ** math.floor(math.log2(cells.resolution))
     near = np.clip(cells.edges[1:-1] / unit, -1e100, 1e100)
     scaled = replace(cells, edges=np.concatenate([[-np.inf], near, [np.inf]]))
-    std = None if std is None else std / unit
     heads: list[RefinedFit] = []
     try:
         with np.errstate(all="ignore"):
             singles = atoms(scaled)
             if std is not None:
-                middles = np.unique(np.rint(singles.means[:, 0] / (0.5 * std))) * 0.5 * std
-                singles = GaussianMixture(
-                    np.ones((len(middles), 1)), middles[:, None], np.full((len(middles), 1), std)
-                )
+                singles = atoms_of_std(singles, std / unit)
             for level in beam(scaled, singles, components):
-                k = level.weights.shape[1]
                 fit = cell_fits.refine(scaled, level, steps=40, fixed_std=std is not None)
+                usable = np.isfinite(fit.score)
+                if level.weights.shape[1] > 1:
+                    usable &= significant(scaled, fit.mixtures)
                 order = by_score(fit.score)
-                usable = np.isfinite(fit.score[order])
-                if k > 1:
-                    usable &= significant(scaled, fit.mixtures[order])
-                chosen = distinct(fit.mixtures, order[usable], limit=6)
-                if len(chosen):
-                    # Scores are penalized by the number of parameters.
-                    score = fit.score[chosen] + 2.0 * (k * (3 if std is None else 2) - 1)
-                    heads.append(
-                        RefinedFit(
-                            fit.mixtures[chosen].mapped(0.0, unit), score, fit.spread[chosen]
-                        )
-                    )
+                best = order[usable[order]][:1]
+                if len(best):
+                    mixture = fit.mixtures[best].mapped(0.0, unit)
+                    heads.append(RefinedFit(mixture, fit.score[best], fit.spread[best]))
     except np.linalg.LinAlgError:
         return []
     return heads
@@ -407,95 +299,15 @@ def best_fit(
 ) -> tuple[GaussianMixture, FloatArray]:
     """Return the best fit to the counts of `total` rows by a BIC-like criterion, as a batch of one, and its `RefinedFit.spread`."""
     # The penalty is log(rows) per parameter, since noise in one distant cell would otherwise give a component.
-    extra = (math.log(max(total, 8)) - 2.0) * (2 if fixed_std else 3)
-    best = min(
-        heads, key=lambda head: float(head.score.min()) + extra * head.mixtures.weights.shape[1]
-    )
-    index = int(by_score(best.score)[0])
-    return best.mixtures[[index]], best.spread[index]
+    of_component = math.log(max(total, 8)) * (2 if fixed_std else 3)
+
+    def criterion(head: RefinedFit) -> float:
+        return float(head.score[0]) + of_component * head.mixtures.weights.shape[1]
+
+    best = min(heads, key=criterion)
+    return best.mixtures, best.spread[0]
 
 
 def nothing() -> GaussianMixture:
     """Return an empty batch of mixtures."""
     return GaussianMixture(np.zeros((0, 1)), np.zeros((0, 1)), np.ones((0, 1)))
-
-
-_EXPONENTS = 500  # scales from 2^-500 to 2^500, whose squares are representable
-
-
-def rows_for_distant(components: int, budget: ApproxDP) -> int:
-    """Return about how many rows show the scales of equal components: a bin with SCALE_MASS of the pairs within is released."""
-    event = stable_event(budget.epsilon, budget.delta, histograms=1, n=10**6, draws=10**6)
-    pairs = event.count_threshold * components**2 / SCALE_MASS
-    return math.ceil(2.0 * pairs * sum(tuning.LINE_SHARES) / tuning.LINE_SHARES[0])
-
-
-def kept_scales(keys: IntArray, counts: FloatArray, noise_std: float, most: int) -> list[float]:
-    """Return the scales 2^(key + 1) of dyadic bins with significant pairs of their own, ascending, at most `most`."""
-    # Differences of a smooth density fill each finer bin half as much, so only the excess over that is evidence for a scale.
-    # The heaviest half is kept, and the finest of the others: if components are far apart, differences between them
-    # fill the heaviest bins, and those within them are finer.
-    held = dict(zip(keys[:, 0].tolist(), counts.tolist(), strict=True))
-    own = [
-        key
-        for key, count in held.items()
-        if abs(key) <= _EXPONENTS
-        and count - 0.5 * held.get(key + 1, 0.0)
-        > tuning.EXCESS
-        * math.sqrt(1.25 * noise_std**2 + max(count, 0.0) + 0.25 * max(held.get(key + 1, 0.0), 0.0))
-    ]
-    heavy = sorted(own, key=lambda key: (-held[key], key))
-    half = most - most // 2
-    return [2.0 ** (key + 1) for key in sorted([*heavy[:half], *sorted(heavy[half:])[: most // 2]])]
-
-
-def place_partition(column: int, scale: float) -> Partition:
-    """Return cells (i w, (i + 1) w] with w a few scales; w is a power of two, so cells of all scales are nested."""
-    width = tuning.CELLS_PER_SCALE * scale
-    return Partition((column,), (BinRule(width, width / 2.0),))
-
-
-def shown_scales(
-    run: Session, pairs: Rows | None, most: int, components: int
-) -> tuple[list[list[float]], list[float], list[float]]:
-    """Release for each column the scales of pairs (1 without pairs), the share of tied pairs, and a bound on the step."""
-    dim = run.rows.dim
-    if pairs is None:
-        return [[1.0]] * dim, [0.0] * dim, [0.0] * dim
-    run = run.block(pairs)
-    released = run.release(
-        StableHistograms(partitions=scale_partitions(run.rows.dim)),
-        name="scales",
-        cost=run.account.approx_left,
-    )
-    scales = [
-        kept_scales(each.keys, each.counts, released.noise_std, most)
-        for each in released.histograms
-    ]
-    return scales, *axis_method.ties_of(released, run.rows.n, components)
-
-
-def shown_places(run: Session, scales: list[list[float]]) -> list[list[DyadicScale]]:
-    """Release and return for each column the cells, some scales wide, that hold rows; nothing for a column without scales."""
-    places: list[list[DyadicScale]] = [[] for _ in scales]
-    asked = [(column, scale) for column, listed in enumerate(scales) for scale in listed]
-    if not asked:
-        return places
-    released = run.release(
-        StableHistograms(partitions=[place_partition(column, scale) for column, scale in asked]),
-        name="places",
-        cost=run.account.approx_left,
-    )
-    for (column, scale), histogram in zip(asked, released.histograms, strict=True):
-        if len(histogram.keys):
-            places[column].append(
-                DyadicScale(tuning.CELLS_PER_SCALE * scale, histogram.keys[:, 0], histogram.counts)
-            )
-    return places
-
-
-def check_stages(run: Session, pairs: Rows | None, places: Rows, most: int) -> StableHistogramEvent:
-    """Raise before the debit if histograms of scales and of `most` places have no noise grid or memory; fewer need less."""
-    if pairs is not None:
-        check_histograms(run, scale_partitions(pairs.dim), pairs.n)
-    return check_histograms(run, [place_partition(0, 1.0)] * most, places.n)

@@ -9,12 +9,14 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 from scipy.special import ndtr
 
-from fastpubpriv._types import FloatArray, IntArray
+from fastpubpriv._types import BoolArray, FloatArray
 from fastpubpriv.mixtures import mixture_tuning as tuning
+from fastpubpriv.mixtures.axis_aligned.gauss_newton import Equations, damped_steps
 from fastpubpriv.mixtures.fit import (
     BLIND,
     CHANCE,
@@ -112,12 +114,12 @@ def _normal_equations(
     mixtures: GaussianMixture,
     masses: tuple[FloatArray, FloatArray],
     cells: CellHistogram,
-    rows: IntArray,
+    *,
     fixed_std: bool,
 ) -> tuple[FloatArray, FloatArray]:
-    """Return curvature (rows, p, p) and gradient (rows, p) of the mixtures `rows`; `masses` are all `cell_masses`."""
-    inside, z = (part[rows] for part in masses)
-    shares = mixtures.weights[rows][:, :, None]
+    """Return curvature (size, p, p) and gradient (size, p) of mixtures with these `cell_masses`, by `flat` parameters' steps."""
+    inside, z = masses
+    shares = mixtures.weights[:, :, None]
     # Differences of phi(z) and of z phi(z) between edges give the first two derivatives of masses.
     with np.errstate(all="ignore"):
         phi = _ROOT_TWO_PI * np.exp(-0.5 * z * z)
@@ -127,7 +129,7 @@ def _normal_equations(
     blocks = [shares * (inside - mass[:, None, :]), -shares * density]
     if not fixed_std:
         blocks.append(-shares * tilted)
-    # Derivatives of masses in the parameters of `RefinedFit`, (rows, p, cells).
+    # Derivatives of masses in log weights, means in standard deviations, and log stds, (size, p, cells).
     slopes = np.concatenate(blocks, axis=1)
     expected = cells.total * mass
     precision = cells.total / (cells.noise_std**2 + np.maximum(expected, 0.0) + 1e-9)
@@ -143,31 +145,39 @@ def _normal_equations(
     # The log weights are identified up to a constant only, so their weighted sum is fixed.
     components = mixtures.weights.shape[1]
     pin = np.zeros(curvature.shape[:2])
-    pin[:, :components] = mixtures.weights[rows] * math.sqrt(cells.total)
+    pin[:, :components] = mixtures.weights * math.sqrt(cells.total)
     curvature += pin[:, :, None] * pin[:, None, :]
     return curvature, gradient
 
 
-def moved(
-    mixtures: GaussianMixture, step: FloatArray, *, least: float, fixed_std: bool
-) -> GaussianMixture:
-    """Return the mixtures after a step in the parameters of `RefinedFit`, whose entries are clipped."""
-    components = mixtures.weights.shape[1]
-    weights = mixtures.weights * np.exp(np.clip(step[:, :components], -1.0, 1.0))
+def flat(mixtures: GaussianMixture) -> FloatArray:
+    """Return the weights, means and standard deviations of each mixture, (size, 3 components)."""
+    return np.concatenate([mixtures.weights, mixtures.means, mixtures.stds], axis=1)
+
+
+def unpacked(parameters: FloatArray) -> GaussianMixture:
+    """Return the mixtures of `flat` parameters."""
+    return GaussianMixture(*np.split(parameters, 3, axis=1))
+
+
+def moved(parameters: FloatArray, step: FloatArray, *, least: float) -> FloatArray:
+    """Return `flat` parameters after a step in log weights, means over stds, and log stds, if any; its entries are clipped."""
+    at = unpacked(parameters)
+    components = at.weights.shape[1]
+    weights = at.weights * np.exp(np.clip(step[:, :components], -1.0, 1.0))
     weights = np.maximum(weights / weights.sum(axis=1, keepdims=True), tuning.LEAST_WEIGHT)
-    means = mixtures.means + mixtures.stds * np.clip(
-        step[:, components : 2 * components], -1.0, 1.0
-    )
-    stds = mixtures.stds
-    if not fixed_std:
+    weights /= weights.sum(axis=1, keepdims=True)
+    means = at.means + at.stds * np.clip(step[:, components : 2 * components], -1.0, 1.0)
+    stds = at.stds
+    if step.shape[1] > 2 * components:
         stds = np.maximum(stds * np.exp(np.clip(step[:, 2 * components :], -0.5, 0.5)), least)
-    return GaussianMixture(weights / weights.sum(axis=1, keepdims=True), means, stds)
+    return flat(GaussianMixture(weights, means, stds))
 
 
 def refine(
     cells: CellHistogram, mixtures: GaussianMixture, *, steps: int, fixed_std: bool = False
 ) -> RefinedFit:
-    """Run damped Gauss-Newton steps on the weighted squares; a step that fits worse is rejected and the damping raised."""
+    """Return the mixtures after damped Gauss-Newton steps on the weighted squares, and their standard errors."""
     batches = [
         _refined(cells, mixtures[rows], steps, fixed_std)
         for rows in slices(mixtures, len(cells.edges), _CELL_BATCH)
@@ -183,68 +193,38 @@ def refine(
 def _refined(
     cells: CellHistogram, start: GaussianMixture, steps: int, fixed_std: bool
 ) -> RefinedFit:
-    """Run `refine` for one batch. Normal equations are recomputed only after accepted steps, and a mixture whose step is rejected
-    at the maximum damping is final.
-    """
-    least = 0.25 * cells.resolution
-    weights = start.weights.copy()
-    means = start.means.copy()
-    stds = start.stds.copy()
-    mass = cell_masses(start, cells.edges)
-    score = misfit(cells, np.einsum("sk,skg->sg", weights, mass[0]))
-    curvature, gradient = _normal_equations(
-        GaussianMixture(weights, means, stds), mass, cells, np.arange(start.size), fixed_std
+    """Return the fits of one batch."""
+
+    def evaluate(parameters: FloatArray) -> tuple[FloatArray, Equations]:
+        at = unpacked(parameters)
+        masses = cell_masses(at, cells.edges)
+        score = misfit(cells, np.einsum("sk,skg->sg", at.weights, masses[0]))
+
+        def equations(rows: BoolArray) -> tuple[FloatArray, FloatArray]:
+            inside, z = masses
+            return _normal_equations(at[rows], (inside[rows], z[rows]), cells, fixed_std=fixed_std)
+
+        return score, equations
+
+    fit = damped_steps(
+        flat(start),
+        evaluate,
+        partial(moved, least=0.25 * cells.resolution),
+        steps=steps,
+        damping=1e-2,
+        ridge=1e-6,
+        settled=1e-4,
     )
-    damping = np.full(start.size, 1e-2)
-    live = np.arange(start.size)
-    for _ in range(steps):
-        diagonal = np.einsum("spp->sp", curvature[live])
-        damped = curvature[live] + (damping[live, None] * diagonal + 1e-6)[:, :, None] * np.eye(
-            diagonal.shape[1]
-        )
-        step = np.linalg.solve(damped, gradient[live][:, :, None])[:, :, 0]
-        tried = moved(
-            GaussianMixture(weights[live], means[live], stds[live]),
-            step,
-            least=least,
-            fixed_std=fixed_std,
-        )
-        mass = cell_masses(tried, cells.edges)
-        tried_score = misfit(cells, np.einsum("sk,skg->sg", tried.weights, mass[0]))
-        gain = score[live] - tried_score
-        better = tried_score < score[live]
-        chosen = np.flatnonzero(better)
-        rows = live[chosen]
-        weights[rows], means[rows], stds[rows] = (
-            tried.weights[chosen],
-            tried.means[chosen],
-            tried.stds[chosen],
-        )
-        score[rows] = tried_score[chosen]
-        if len(rows):
-            curvature[rows], gradient[rows] = _normal_equations(
-                tried, mass, cells, chosen, fixed_std
-            )
-        stuck = ~better & (damping[live] >= tuning.MOST_DAMPING)
-        damping[live] = np.where(
-            better, damping[live] * 0.3, np.minimum(damping[live] * 10.0, tuning.MOST_DAMPING)
-        )
-        if not np.any(better & (gain > 1e-4)) and np.all(damping > 1.0):
-            break
-        live = live[~stuck]
-    diagonal = np.einsum("spp->sp", curvature)
+    diagonal = np.einsum("spp->sp", fit.curvature)
     values, vectors = np.linalg.eigh(
-        curvature / np.sqrt(diagonal[:, :, None] * diagonal[:, None, :] + 1e-300)
+        fit.curvature / np.sqrt(diagonal[:, :, None] * diagonal[:, None, :] + 1e-300)
     )
     # Directions that the counts do not determine get a bounded spread.
     roots = 1.0 / np.sqrt(np.maximum(values, 1e-3))
     # The symmetric root, since signs and order of eigenvectors may differ between processors.
     root = np.matmul(vectors * roots[:, None, :], vectors.transpose(0, 2, 1))
-    return RefinedFit(
-        GaussianMixture(weights, means, stds),
-        score,
-        root / np.sqrt(np.maximum(diagonal, 1.0))[:, :, None],
-    )
+    spread = root / np.sqrt(np.maximum(diagonal, 1.0))[:, :, None]
+    return RefinedFit(unpacked(fit.parameters), fit.score, spread)
 
 
 def fit_of_cells(
@@ -273,10 +253,6 @@ def fit_of_cells(
     parts = np.stack([np.bincount(group, column) for column in expected.T], axis=1)
     share = parts.sum(axis=1)
     observed = np.bincount(group, cells.counts) / cells.total
-    # Non-finite values are in no cell.
-    total = float(cells.counts.sum())
-    if total < cells.total - 4.0 * cells.noise_std * math.sqrt(len(cells.counts)):
-        observed *= cells.total / max(total, 1.0)
     std = np.sqrt(
         np.bincount(group) * (cells.noise_std / cells.total) ** 2
         + share * (1.0 - share) * rows_per_person / cells.total

@@ -21,6 +21,7 @@ from fastpubpriv.mixtures import mixture_tuning as tuning
 from fastpubpriv.mixtures.axis_aligned import candidates
 from fastpubpriv.mixtures.axis_aligned.axis_method import Task
 from fastpubpriv.mixtures.axis_aligned.cell_fits import CellHistogram
+from fastpubpriv.mixtures.axis_aligned.places import ColumnRange
 from fastpubpriv.mixtures.gaussian_mixture import GaussianMixture
 from fastpubpriv.privacy.spending import Spending
 from fastpubpriv.session import Session
@@ -98,63 +99,55 @@ def valleys(fit: GaussianMixture, least_weight: float) -> tuple[FloatArray, floa
 
 
 def marginals(
-    task: Task,
-    run: Session,
-    edges: list[FloatArray],
-    *,
-    located: list[bool],
-    tied: list[float],
-    steps: list[float],
-    cost: Spending,
+    task: Task, run: Session, ranges: list[ColumnRange], cost: Spending
 ) -> list[ColumnModes]:
-    """Return the fit of each column to released counts between its edges, which are fine where rows are if these were `located`.
-
-    `tied` and `steps` (dim,) are the shares of tied pairs, and bounds on the steps between values.
-    """
+    """Release the counts of the columns' cells; return the fit of each column."""
     dim = run.rows.dim
-    measured = CellCounts(edges=[each[1:-1] for each in edges])
-    counts = run.release(
-        measured, name="cells", cost=cost, cells=sum(len(each) - 1 for each in edges)
-    )
+    measured = CellCounts(edges=[each.edges[1:-1] for each in ranges])
+    cells = sum(len(each.edges) - 1 for each in ranges)
+    counts = run.release(measured, name="cells", cost=cost, cells=cells)
     values = [of_column for (of_column,) in measured.parted(counts.value)]
-    is_few = dim <= tuning.MANY_COLUMNS
-    most = task.n_components if is_few else min(task.n_components, tuning.COLUMN_MODES)
+    most = task.n_components
+    if dim > tuning.MANY_COLUMNS:
+        most = min(most, tuning.COLUMN_MODES)
     columns: dict[int, ColumnModes] = {}
 
     def fit_column(j: int) -> None:
         # the error state is per thread, and released numbers may be of any size
         with np.errstate(all="ignore"):
-            cells = CellHistogram(edges[j], values[j], counts.noise_std, run.rows.n)
-            comb = 0.0
-            if not task.known_std:
-                cells, comb = candidates.without_comb(cells, steps[j])
-            rounded = comb > 0.0
-            blind = (
-                not located[j]
-                and float(cells.counts.max(initial=0.0)) < tuning.EVIDENCE * cells.noise_std
-            )
-            std = 1.0 if task.known_std else None
-            heads = [] if blind else candidates.searched(cells, most, std=std)
-            fit = candidates.nothing()
-            if heads:
-                fit, _ = candidates.best_fit(heads, cells.total, fixed_std=task.known_std)
-            cuts, confused = valleys(fit, task.min_weight / 2.0) if fit.size else (np.zeros(0), 0.0)
-            share = tied[j]
-            if rounded:
-                share = max(share, candidates.tied_in(cells))
-            columns[j] = ColumnModes(
-                fit,
-                cuts,
-                confused,
-                located[j],
-                tied=share,
-                step=comb if rounded else steps[j],
-                smooth=not (rounded or share > 0.0),
-            )
+            counted = CellHistogram(ranges[j].edges, values[j], counts.noise_std, run.rows.n)
+            columns[j] = fitted_column(task, counted, ranges[j], most)
 
     # A search takes tens of milliseconds, two thirds of which without the GIL.
     share_out(fit_column, dim, threads=run.executor.threads)
     return [columns[j] for j in range(dim)]
+
+
+def fitted_column(
+    task: Task, counted: CellHistogram, column: ColumnRange, most: int
+) -> ColumnModes:
+    """Return the fit of at most so many components to the counts of a column's cells."""
+    known = candidates.smoothed(counted, column, known_std=task.known_std)
+    cells = known.cells
+    heaviest = float(cells.counts.max(initial=0.0))
+    is_noise = not column.located and heaviest < tuning.EVIDENCE * cells.noise_std
+    std = 1.0 if task.known_std else None
+    heads = [] if is_noise else candidates.searched(cells, most, std=std)
+    fit = candidates.nothing()
+    cuts = np.zeros(0)
+    confused = 0.0
+    if heads:
+        fit, _ = candidates.best_fit(heads, cells.total, fixed_std=task.known_std)
+        cuts, confused = valleys(fit, task.min_weight / 2.0)
+    return ColumnModes(
+        fit,
+        cuts,
+        confused,
+        column.located,
+        tied=known.tied,
+        step=known.step,
+        smooth=known.smooth,
+    )
 
 
 def anchor_columns(columns: list[ColumnModes]) -> list[int]:

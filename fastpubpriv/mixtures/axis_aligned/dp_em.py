@@ -116,11 +116,13 @@ def learn(task: Task) -> LearnedMixture:
     start = StartState(name="public", at=at, errors=errors, known_std=known_std)
     state, facts = learn_rounds(run, public, shape, plan, [start])
     at = state.at.normalized
+    low = lost_in_noise(at.weights, dim, n, len(public), state.count_std)
     learned = LearnedMixture(
         at=at,
         diagnostics={"rounds": state.rounds, **facts},
-        low=lost_in_noise(at.weights, dim, n, len(public), state.count_std),
+        low=low,
         predicted=gaussian_tv(*state.errors),
+        may_be_merged=len(public) < tuning.FEWEST_ROWS * k,
     )
     return axis_method.measured(task, learned, run)
 
@@ -156,7 +158,7 @@ METHOD = AxisMethod(
     learn=learn,
     draws=most_draws,
     predict=predict,
-    seconds=lambda n, dim, components, size: (
+    seconds=lambda n, dim, components: (
         0.3 + tuning.TYPICAL_STEPS * n * components * dim * 12.0 * axis_method.ROW_SECONDS
     ),
     needs_public=True,

@@ -26,15 +26,30 @@ from fastpubpriv.mixtures import mixture_tuning as tuning
 from fastpubpriv.mixtures.axis_aligned import axis_method, bounded_range, candidates, cell_fits
 from fastpubpriv.mixtures.axis_aligned.axis_method import AxisMethod, LearnedMixture, Task
 from fastpubpriv.mixtures.axis_aligned.cell_fits import CellHistogram
-from fastpubpriv.mixtures.fit import count_draws, count_share, gaussian_tv, public_ties
+from fastpubpriv.mixtures.axis_aligned.places import (
+    MOST_EDGES,
+    BoundedRange,
+    CellSize,
+    ColumnRange,
+    HistogramRange,
+    octaves,
+)
+from fastpubpriv.mixtures.fit import (
+    count_draws,
+    count_share,
+    counted_rows,
+    gaussian_tv,
+    public_ties,
+)
 from fastpubpriv.mixtures.gaussian_mixture import GaussianMixture
-from fastpubpriv.privacy import Budget
+from fastpubpriv.mixtures.list_decoding.results import SCALE_MASS
+from fastpubpriv.privacy import ApproxDP, Budget
 from fastpubpriv.privacy.calibrated_budget import has_delta, without_delta
+from fastpubpriv.privacy.calibration import stable_event
 from fastpubpriv.privacy.spending import Spending, spending_of
 from fastpubpriv.results.reasons import Reason
 from fastpubpriv.session import Session
 from fastpubpriv.sources import Rows
-from fastpubpriv.sources.views import DistantPairs, interleave_rows
 
 # ---- Cells around public rows.
 
@@ -108,7 +123,7 @@ def public_edges(
         edges = cells_near(values, scales, fineness, step)
         distances = np.abs(edges[:, None] - values)
         fine = np.count_nonzero((distances <= tuning.NEAR_SCALES * scales).any(axis=1))
-        is_coarse = fineness > tuning.COARSEST and len(edges) < candidates.MOST_EDGES
+        is_coarse = fineness > tuning.COARSEST and len(edges) < MOST_EDGES
         if fine <= wanted or is_coarse:
             break
         fineness *= tuning.COARSER
@@ -118,7 +133,7 @@ def public_edges(
 def edges_without_scale(value: float) -> FloatArray:
     """Return edges of cells that cover the line, of all sizes around one value."""
     unit = 2.0 ** math.ceil(math.log2(max(abs(value), 1.0)))
-    return np.unique(value + unit * candidates.octaves())
+    return np.unique(value + unit * octaves())
 
 
 def cells_wanted(n: int, m: int, k: int, noise_std: float) -> float:
@@ -151,7 +166,7 @@ def cost_of_cells(spending: Spending) -> Spending:
 
 def most_draws(n: int, dim: int, components: int, *, known_std: bool) -> int:
     """Return an upper bound on the noise draws of a run: pairs and places of one histogram a scale, cells, and the count."""
-    return (tuning.LINE_SCALES + 1) * n + 2 * candidates.MOST_EDGES + count_draws(components)
+    return (tuning.LINE_SCALES + 1) * n + 2 * MOST_EDGES + count_draws(components)
 
 
 # ---- The fit of the cells.
@@ -164,11 +179,7 @@ def counted_cells(
     cells = len(edges) - 1
     measured = CellCounts(edges=[edges[1:-1]])
     counted = run.release(measured, name="cells", cost=cost, cells=cells)
-    total = run.rows.n
-    # Rows without a number are in no cell.
-    present = float(counted.value.sum())
-    if present < total - 4.0 * counted.noise_std * math.sqrt(cells):
-        total = max(1, round(present))
+    total = counted_rows(counted.value, counted.noise_std, run.rows.n)
     return CellHistogram(edges, counted.value, counted.noise_std, total, public)
 
 
@@ -176,7 +187,7 @@ def fit_of(task: Task, cells: CellHistogram) -> LearnedMixture:
     """Return the best fit to counts of cells, with the predicted errors of its components; the public N(0, 1) without any fit."""
     std = 1.0 if task.known_std else None
     heads = candidates.searched(cells, task.n_components, std=std)
-    facts: dict[str, Any] = {"starts": sum(head.mixtures.size for head in heads)}
+    facts: dict[str, Any] = {"starts": len(heads)}
     if not heads:
         return axis_method.nothing_found(1, facts)
     rows = cells.total + round(float(cells.of_public.sum()))
@@ -251,18 +262,6 @@ def learn_near_public(task: Task, public: FloatArray) -> LearnedMixture:
     return learned if learned.fit.graded else axis_method.measured(task, learned, run)
 
 
-def comb_of(
-    task: Task, cells: CellHistogram, tied: list[float], bound: float
-) -> tuple[CellHistogram, list[float], float]:
-    """Return the cells merged where they show a comb of a step of at most `bound`, the share of tied pairs, and that step or 0."""
-    if task.known_std:
-        return cells, tied, 0.0
-    cells, comb = candidates.without_comb(cells, bound)
-    if comb > 0.0:
-        tied = [max(tied[0], candidates.tied_in(cells))]
-    return cells, tied, comb
-
-
 def in_the_middle(learned: LearnedMixture, cells: CellHistogram, box: Box) -> LearnedMixture:
     """Return the mixture with components that are narrower than their cell in the middle of it, as far as it is within the box.
 
@@ -283,87 +282,70 @@ def in_the_middle(learned: LearnedMixture, cells: CellHistogram, box: Box) -> Le
     return replace(learned, at=GaussianMixture(learned.at.weights, means[:, None], stds[:, None]))
 
 
-def learn_within_bounds(task: Task, box: Box) -> LearnedMixture:
-    """Find places by looks at cells within bounds, count all rows in cells that are fine there; return the best fit."""
+def range_of(task: Task) -> HistogramRange | BoundedRange:
+    """Return how the range of the column is found without public rows."""
     run = task.run
-    account = run.account
-    n = run.rows.n
-    spending = account.spending
-    least = spending.part(1 - bounded_range.share_of_looks(spending))
-    wanted = max(tuning.CELL_STDS * least.std("count"), n / tuning.LINE_CELLS)
-    bounded_range.check(spending, 1, n)
-    least.grid("count", candidates.MOST_EDGES, n)
-    account.open()
-    (edges,) = bounded_range.looked_edges(run, box, task.n_components, spending, wanted=wanted)
-    cells = counted_cells(run, edges, spending.at(spending.allowance - account.charged))
-    cells, tied, comb = comb_of(task, cells, [0.0], bounded_range.widest_step(edges))
-    learned = fit_of(task, cells)
-    facts = {"tied_share": tied, "step": [comb or math.inf], **learned.diagnostics}
-    learned = replace(learned, diagnostics=facts)
-    if not (learned.nothing or task.known_std):
-        unseen = candidates.unseen(cells, learned.at.means[:, 0], learned.at.stds[:, 0])
-        learned = replace(in_the_middle(learned, cells, box), unseen=unseen)
-    # Edges of cells need not lie between rounded values, so that these are not graded.
-    return with_fit_of_cells(task, learned, cells, comb, smooth=comb == 0.0)
-
-
-def learn_anywhere(task: Task) -> LearnedMixture:
-    """Find scales from pairs and places from bins on two blocks of rows, count the others in cells; return the best fit."""
-    run = task.run
-    account = run.account
+    if task.range_box is not None:
+        return BoundedRange(task.range_box, run.rows, run.account.spending)
     shares = tuning.LINE_KNOWN_SHARES if task.known_std else tuning.LINE_SHARES
-    *before, place_rows, cell_rows = interleave_rows(run.rows, *shares)
-    pairs = DistantPairs(before[0]) if before else None
-    candidates.check_stages(run, pairs, place_rows, tuning.LINE_SCALES)
-    account.beside.grid("count", 1, cell_rows.n)
-    account.open()
-    (scales,), tied, steps = candidates.shown_scales(
-        run, pairs, tuning.LINE_SCALES, task.n_components
-    )
     # If no scale is found, rows are few or equal; cells of widely spaced sizes then locate them.
-    (places,) = candidates.shown_places(run.block(place_rows), [scales or tuning.ANY_SCALES])
-    edges = candidates.partition(places, counted=place_rows.n, total=cell_rows.n)
-    edges = edges if scales else np.union1d(edges, candidates.octaves())
-    cells = counted_cells(run.block(cell_rows), edges, account.beside)
-    cells, tied, comb = comb_of(task, cells, tied, steps[0])
-    if comb > 0.0:
-        steps = [comb]
-    learned = fit_of(task, cells)
-    facts = {
-        "tied_share": tied,
-        "step": steps,
-        "scales": scales,
-        "places": sum(len(place.index) for place in places),
-        **learned.diagnostics,
-    }
-    learned = replace(learned, diagnostics=facts)
+    return HistogramRange.of(run.rows, shares, tuning.LINE_SCALES, tuning.ANY_SCALES)
+
+
+def learn_on_private(task: Task) -> LearnedMixture:
+    """Find the range, count the rows that are left in cells that are fine there; return the best fit."""
+    run = task.run
+    account = run.account
+    found = range_of(task)
+    found.check(run)
+    if task.range_box is None:
+        cost = account.beside
+        size = CellSize(tuning.ROWS_PER_CELL, tuning.LINE_CELLS)
+    else:
+        cost = account.spending.part(1 - found.looks)
+        size = CellSize(tuning.CELL_STDS * cost.std("count"), tuning.LINE_CELLS)
+    cost.grid("count", MOST_EDGES, found.rest.n)
+    account.open()
+    (column,) = found.release_edges(run, task.n_components, size)
+    if task.range_box is not None:
+        cost = account.spending.at(account.allowance - account.charged)
+    counted = counted_cells(found.on_rest(run), column.edges, cost)
+    known = candidates.smoothed(counted, column, known_std=task.known_std)
+    learned = fit_of(task, known.cells)
+    facts: dict[str, Any] = {"tied_share": [known.tied], "step": [known.step]}
+    if task.range_box is None:
+        facts |= {"scales": column.scales, "places": column.places}
+    learned = replace(learned, diagnostics=facts | learned.diagnostics)
+    if not learned.nothing:
+        learned = with_unseen(task, learned, known.cells, column)
     # Edges of cells need not lie between rounded values, so that these are not graded, nor if few rows hide the step.
-    learned = with_fit_of_cells(
-        task, learned, cells, steps[0], smooth=comb == 0.0 and not tied[0] > 0.0
-    )
-    if learned.nothing:
-        return learned
-    if not (scales and places):
-        learned = replace(learned, reason=Reason.FALLBACK)
+    step = known.step if task.range_box is None else 0.0
+    return with_fit_of_cells(task, learned, known.cells, step, smooth=known.smooth)
+
+
+def with_unseen(
+    task: Task, learned: LearnedMixture, cells: CellHistogram, column: ColumnRange
+) -> LearnedMixture:
+    """Return the mixture, with which components are narrower than their cell, and a reason if the range was not found."""
     # Wide cells cannot show the width of a component; without a scale, only the narrowest cells indicate single values.
     widest = math.inf
-    if not scales:
+    if not (column.located or column.scales):
         widest = max(
             tuning.CELLS_PER_SCALE * tuning.ANY_SCALES[0],
             8.0 * float(np.spacing(np.abs(learned.at.means).max())),
         )
     at = learned.at
-    narrow = candidates.unseen(cells, at.means[:, 0], at.stds[:, 0], widest=widest)
-    return replace(learned, unseen=narrow)
+    unseen = candidates.unseen(cells, at.means[:, 0], at.stds[:, 0], widest=widest)
+    if task.range_box is not None and not task.known_std:
+        learned = in_the_middle(learned, cells, task.range_box)
+    return replace(learned, unseen=unseen, reason=None if column.located else Reason.FALLBACK)
 
 
 def learn(task: Task) -> LearnedMixture:
     """Release the counts of cells around public rows, within bounds or around released places; return the best fit."""
     if task.public is not None:
         return learn_near_public(task, task.public)
-    if task.range_box is not None:
-        return learn_within_bounds(task, task.range_box)
-    return learn_anywhere(task)
+    return learn_on_private(task)
 
 
 # ---- Before the debit.
@@ -415,15 +397,22 @@ def predict(
     return 1.0 / math.sqrt(max(information, 1e-300)), details
 
 
+def rows_for_distant(components: int, budget: ApproxDP) -> int:
+    """Return about how many rows show the scales of equal components: a bin with SCALE_MASS of the pairs within is released."""
+    event = stable_event(budget.epsilon, budget.delta, histograms=1, n=10**6, draws=10**6)
+    pairs = event.count_threshold * components**2 / SCALE_MASS
+    return math.ceil(2.0 * pairs * sum(tuning.LINE_SHARES) / tuning.LINE_SHARES[0])
+
+
 METHOD = AxisMethod(
     name="cells",
     learn=learn,
     draws=most_draws,
     predict=predict,
     details=lambda components, budget: {
-        "distant_components_rows": float(candidates.rows_for_distant(components, budget))
+        "distant_components_rows": float(rows_for_distant(components, budget))
     },
-    seconds=lambda n, dim, components, size: (
+    seconds=lambda n, dim, components: (
         axis_method.SEARCH_SECONDS * components + 60.0 * n * axis_method.ROW_SECONDS
     ),
     columns="one",

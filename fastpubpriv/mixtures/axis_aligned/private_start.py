@@ -1,7 +1,7 @@
 """Axis-aligned mixtures in several columns from private rows alone: range, groups, directions, sketch, and rounds from there.
 
-Three disjoint blocks of interleaved rows. Pairs of the first show the scales of each column, the second the places of its values,
-each at the whole (epsilon, delta). All releases on the third, `rest`, have Gaussian noise: their rhos add up to at most the
+The range is found on blocks of rows of their own, or within bounds (`places`). All releases on the other rows, `rest`, have
+Gaussian noise: their rhos add up to at most the
 allowance. Cells of its columns give groups of rows that single columns separate (`column_modes`); Gram matrices of the groups give
 directions of overlapping components, and sums of cosines and sines the mixture along them (`sketch`). From there a few rounds of
 private expectation-maximization go on, and a count of the fit is the last release. Privacy note: `mechanisms/notes/sketch.md`.
@@ -14,29 +14,34 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import partial
-from typing import Any, ClassVar
+from typing import Any, NamedTuple
 
 import numpy as np
-from scipy.special import ndtr, ndtri
+from scipy.special import ndtr
 
 from fastpubpriv._types import BoolArray, FloatArray, IntArray
 from fastpubpriv.errors import warn
-from fastpubpriv.estimators.output_bounds import Box
-from fastpubpriv.kernels.mixture_rows import NormalTable, prepare, shares_at, soft_parts
+from fastpubpriv.kernels.mixture_rows import NormalTable, prepare, soft_parts
 from fastpubpriv.mechanisms.sums import Released, SoftGrams, StatisticSum
 from fastpubpriv.mixtures import em_rounds
 from fastpubpriv.mixtures import mixture_tuning as tuning
 from fastpubpriv.mixtures.axis_aligned import (
     axis_method,
     bounded_range,
-    candidates,
     column_modes,
     dp_em,
     sketch,
 )
 from fastpubpriv.mixtures.axis_aligned.axis_method import AxisMethod, LearnedMixture, Task
-from fastpubpriv.mixtures.axis_aligned.bounded_range import looked_edges
 from fastpubpriv.mixtures.axis_aligned.column_modes import ColumnModes, Groups
+from fastpubpriv.mixtures.axis_aligned.places import (
+    MOST_EDGES,
+    BlockShares,
+    BoundedRange,
+    CellSize,
+    ColumnRange,
+    HistogramRange,
+)
 from fastpubpriv.mixtures.axis_aligned.sketch import Projection, WaveFit, WaveModel, Waves
 from fastpubpriv.mixtures.em_rounds import (
     LAST,
@@ -55,80 +60,17 @@ from fastpubpriv.mixtures.fit import (
     measure,
 )
 from fastpubpriv.mixtures.gaussian_mixture import GaussianMixture
-from fastpubpriv.mixtures.list_decoding.results import SCALE_MASS
 from fastpubpriv.mixtures.separated.soft_em import early_share, some_rows
 from fastpubpriv.privacy import Budget
 from fastpubpriv.privacy.calibrated_budget import has_delta
-from fastpubpriv.privacy.conversions import gdp_mu
 from fastpubpriv.privacy.spending import WHOLE, Spending, spending_of
 from fastpubpriv.results.reasons import Reason
 from fastpubpriv.session import Session
-from fastpubpriv.sources import Rows
-from fastpubpriv.sources.views import ChosenColumns, DistantPairs, each_row, interleave_rows
+from fastpubpriv.sources.views import ChosenColumns, each_row
 
 EpsilonDelta = tuple[Fraction, Fraction]
 
-# ---- Blocks of rows, and shares of the budget, from public numbers.
-
-
-@dataclass(frozen=True, slots=True)
-class BlockShares:
-    """Shares of the rows: for pairs (0 where variances are known) and for places; and the maximum number of scales of a column."""
-
-    pairs: float
-    places: float
-    scales: int
-
-    @classmethod
-    def of(cls, n: int, dim: int, k: int, cost: EpsilonDelta, *, known_std: bool) -> BlockShares:
-        """Return the shares that thresholds of histograms at this (epsilon, delta) ask for."""
-        scales = 1
-        for more in range(2, 1 if known_std else tuning.COLUMN_SCALES + 1):
-            if threshold(more * dim, cost) <= tuning.MOST_THRESHOLD * n:
-                scales = more
-        least, most, many = tuning.PLACE_ROWS
-        of_component, few = tuning.PLACE_THRESHOLDS
-        visible = threshold(dim * min(scales, k + 1), cost) / n
-        if few * visible > most:
-            most = many
-        places = min(max(of_component * k * visible, least), most)
-        if known_std:
-            return cls(0.0, places, scales)
-        at_least, of_pairs, most = tuning.PAIR_THRESHOLDS
-        visible = threshold(dim, cost) / n
-        # only pairs within a component show its scale
-        wanted = max(at_least * visible, min(of_pairs * k * k * visible, most))
-        fewest, most = tuning.PAIR_ROWS
-        return cls(min(max(wanted, fewest), most), places, scales)
-
-    @property
-    def rest(self) -> float:
-        """Share of the other rows."""
-        return 1.0 - self.pairs - self.places
-
-    def split(self, rows: Rows) -> tuple[Rows | None, Rows, Rows]:
-        """Return the pairs of the first block, None where variances are known; the rows for places; and the rest."""
-        shares = [self.places, self.rest]
-        if self.pairs:
-            shares.insert(0, self.pairs)
-        thousandths = [round(1000.0 * share) for share in shares]
-        *before, places, rest = interleave_rows(rows, *thousandths)
-        pairs = DistantPairs(before[0]) if before else None
-        return pairs, places, rest
-
-
-def threshold(histograms: int, cost: EpsilonDelta) -> float:
-    """Return the least count that so many joint stable histograms release at an (epsilon, delta), within 15 percent.
-
-    A count of noise alone is released with probability delta; Gaussian noise is better for several histograms (`stable_event`).
-    """
-    epsilon, delta = cost
-    hidden = float(delta) / histograms
-    noise_std = math.sqrt(2.0 * histograms) / gdp_mu(epsilon, delta)
-    gaussian = -noise_std * float(ndtri(hidden))
-    scale = 2.0 * histograms / float(epsilon)
-    exponential = -scale * math.log(2.0 * hidden)
-    return 1.0 + min(gaussian, exponential)
+# ---- Shares of the budget, from public numbers.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -196,7 +138,7 @@ def most_draws(n: int, dim: int, n_components: int, *, known_std: bool) -> int:
     width = em_rounds.statistic_dim(n_components, dim, known_std=known_std)
     rounds = (tuning.MOST_MORE + 2) * width
     histograms = (tuning.COLUMN_SCALES + 1) * n * dim
-    cells = (candidates.MOST_EDGES + n_components * n_components) * dim + tuning.MOST_COMBINATIONS
+    cells = (MOST_EDGES + n_components * n_components) * dim + tuning.MOST_COMBINATIONS
     start = n_components * (dim + 1) ** 2 + longest_sketch(n_components)
     return histograms + cells + start + rounds + count_draws(n_components) + 2**16
 
@@ -325,20 +267,16 @@ def usable_columns(groups: Groups, deviations: FloatArray) -> BoolArray:
     return np.array([usable(*each) for each in both])
 
 
-def projection_of(
-    groups: Groups, frames: Frames, group: int, own: RoundMoments, most: int
-) -> Projection | None:
-    """Move a group's frame to its released moments; return a projection to at most `most` directions, or all few columns."""
-    correlations = move_frame(frames, group, own)
-    deviations = frames.deviations[group]
-    fine = usable_columns(groups, deviations)
-    correlations *= np.outer(fine, fine)
-    noise = math.hypot(own.off, 1.0 / math.sqrt(own.rows))
-    matrix, spread = directions(correlations, noise, most, fine, groups.modes[group])
-    if not len(matrix) or not np.isfinite(matrix).all():
-        return None
-    center = frames.centers[group].copy()
-    return Projection.of(group, center, matrix / deviations, spread)
+class GroupDirections(NamedTuple):
+    """Rows (l, dim) for standardized rows of a group, along which a component has variance about one, and the covariance."""
+
+    rows: FloatArray
+    covariance: FloatArray  # (dim, dim), of standardized rows
+
+    @property
+    def spread(self) -> FloatArray:
+        """Covariance (l, l) along the directions."""
+        return self.rows @ self.covariance @ self.rows.T
 
 
 def directions(
@@ -347,12 +285,11 @@ def directions(
     most: int,
     usable: BoolArray,
     modes: list[FloatArray],
-) -> tuple[FloatArray, FloatArray]:
-    """Return rows (l, dim) for standardized rows, along which a component has variance about one, and their covariance (l, l)."""
+) -> GroupDirections:
+    """Return at most `most` directions of a group with these correlations (zero diagonal) and modes, or all of few columns."""
     dim = len(correlations)
     if dim <= tuning.FEW_COLUMNS:
-        chosen = np.eye(dim)[usable]
-        return chosen, chosen @ (correlations + np.eye(dim)) @ chosen.T
+        return GroupDirections(np.eye(dim)[usable], correlations + np.eye(dim))
     rank = min(sketch.visible_factors(correlations, noise), most, tuning.MOST_DIRECTIONS)
     factors = sketch.factors_of(correlations, rank)
     rows = factors.directions[:rank]
@@ -363,7 +300,26 @@ def directions(
     rows = sketch.orthonormal(rows, factors.own)
     whole = factors.shared.copy()
     np.fill_diagonal(whole, 1.0)
-    return rows, rows @ whole @ rows.T
+    return GroupDirections(rows, whole)
+
+
+def extended(matrix: FloatArray, covariance: FloatArray, along: GaussianMixture) -> GaussianMixture:
+    """Return components along directions (l, dim) of rows with mean zero, extended to all columns by the regression on them."""
+    spread = matrix @ covariance @ matrix.T
+    slopes = np.linalg.solve(spread, matrix @ covariance).T
+    less = spread - along.covariances[0]
+    covariances = covariance - slopes @ less @ slopes.T
+    return GaussianMixture(along.weights[0], along.means[0] @ slopes.T, covariances)
+
+
+def extended_to_columns(found: GroupDirections, along: GaussianMixture) -> GaussianMixture:
+    """Return components along the directions of a group as axis-aligned ones of its standardized rows."""
+    full = extended(found.rows, found.covariance, along)
+    # Noise may make variances too small, but not below that along the narrowest direction.
+    narrowest = np.square(along.stds[0]).min(axis=1)
+    least = np.minimum(narrowest, 1.0 - tuning.MOST_SHARED)[:, None]
+    variances = np.maximum(np.einsum("kii->ki", full.scale), least)
+    return GaussianMixture(full.weights, full.means, np.sqrt(variances))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -402,49 +358,6 @@ def release_sketch(run: Session, statistic: SketchStatistic, cost: Spending) -> 
     return run.release(sums, name="sketch", cost=cost, clip_radius=radius)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class ProjectedShares:
-    """Responsibilities of the components along the directions of each group, one component for a group without."""
-
-    groups: Groups
-    projections: dict[int, Projection]
-    fits: list[GaussianMixture]  # of each group, one mixture along its directions
-
-    @property
-    def group_of(self) -> IntArray:
-        """The group of each component."""
-        numbers = [fit.weights.shape[1] for fit in self.fits]
-        return np.repeat(np.arange(len(numbers)), numbers)
-
-    @np.errstate(all="ignore")
-    def __call__(self, chunk: Any) -> FloatArray:
-        """Return the shares of rows (n, dim), (components, n), zero in other groups; each column from its row alone."""
-        labels = self.groups.labels(chunk)
-        out = np.zeros((len(self.group_of), len(chunk)))
-        begin = 0
-        for group, fit in enumerate(self.fits):
-            mine = labels == group
-            parts = slice(begin, begin + fit.weights.shape[1])
-            begin = parts.stop
-            if group not in self.projections:
-                out[parts, mine] = 1.0
-                continue
-            rows = chunk[mine].astype(np.float64)
-            coordinates = self.projections[group].coordinates(rows)
-            out[parts, mine] = self._shares(coordinates, fit)
-        return out
-
-    def _shares(self, coordinates: FloatArray, fit: GaussianMixture) -> FloatArray:
-        """Return the responsibilities (k, n) at coordinates (l, n)."""
-        at = fit[0]
-        squares = np.zeros((len(at.weights), coordinates.shape[1]))
-        for own, means, stds in zip(coordinates, at.means.T, at.stds.T, strict=True):
-            gaps = (own - means[:, None]) / stds[:, None]
-            squares += np.square(gaps)
-        constants = np.log(at.weights) - np.log(at.stds).sum(axis=1)
-        return shares_at(squares, constants)
-
-
 def release_waves(
     run: Session, groups: Groups, frames: Frames, listed: list[Projection], cost: Spending
 ) -> list[Waves]:
@@ -478,65 +391,93 @@ def fits_of(projection: Projection, data: Waves, most: int, *, full: bool) -> li
     return fits
 
 
-def chosen_fits(
-    listed: list[Projection], waves: list[Waves], more: int, *, full: bool
-) -> list[tuple[int, GaussianMixture]]:
-    """Return the number of components of the group of each projection, at most `more` beyond one each, and their fit."""
+def find_along(
+    run: Session,
+    groups: Groups,
+    frames: Frames,
+    listed: list[Projection],
+    more: int,
+    cost: Spending,
+    *,
+    full: bool,
+) -> dict[int, GaussianMixture]:
+    """Release a sketch of groups with directions; return the mixture along them of each group that holds several components.
+
+    There are at most `more` components beyond one of each group.
+    """
+    if not listed:
+        return {}
+    waves = release_waves(run, groups, frames, listed, cost)
+    fits = [fits_of(*both, more + 1, full=full) for both in zip(listed, waves, strict=True)]
     worths = [WaveModel(1, len(each.matrix), full).worth for each in listed]
-    both = zip(listed, waves, strict=True)
-    fits = [fits_of(*each, more + 1, full=full) for each in both]
     scores = [[fit.score for fit in each] for each in fits]
     numbers = sketch.numbers_of_components(scores, worths, more + len(listed))
-    chosen = zip(numbers, fits, strict=True)
-    return [(number, fit[number - 1].mixture) for number, fit in chosen]
+    found = {}
+    for projection, number, own in zip(listed, numbers, fits, strict=True):
+        if number > 1:
+            found[projection.group] = own[number - 1].mixture
+    return found
 
 
-ONE = GaussianMixture(*np.ones((3, 1, 1)))
+@dataclass(frozen=True, slots=True, eq=False)
+class Start:
+    """The mixture whose responsibilities the first round takes, and the numbers of directions of groups that have any."""
+
+    at: GaussianMixture
+    directions: list[int]
+
+    @classmethod
+    def of(cls, parts: list[GaussianMixture], frames: Frames, directions: list[int]) -> Start:
+        """Return the start from the mixtures of the groups."""
+        of_groups = zip(frames.rows / frames.rows.sum(), parts, strict=True)
+        weights = [share * part.weights for share, part in of_groups]
+        means = np.concatenate([part.means for part in parts])
+        scale = np.concatenate([part.scale for part in parts])
+        return cls(GaussianMixture(np.concatenate(weights), means, scale), directions)
 
 
 def find_components(
     task: Task, run: Session, groups: Groups, frames: Frames, costs: dict[str, Spending]
-) -> ProjectedShares:
-    """Release Gram matrices and a sketch if groups may hold several components; return the components along directions."""
-    shares = ProjectedShares(groups, {}, [ONE] * groups.size)
+) -> Start:
+    """Release Gram matrices and a sketch if groups may hold several components; return the start of the rounds."""
     more = task.n_components - groups.size
-    if more == 0:
-        return shares
-    moments = release_moments(run, groups, frames, costs["grams"])
-    listed = []
-    for group, own in enumerate(moments):
-        projection = projection_of(groups, frames, group, own, more)
-        if projection is not None:
-            listed.append(projection)
-    if not listed:
-        return shares
-    waves = release_waves(run, groups, frames, listed, costs["sketch"])
-    fits = chosen_fits(listed, waves, more, full=False)
-    for projection, (number, mixture) in zip(listed, fits, strict=True):
-        if number > 1:
-            shares.projections[projection.group] = projection
-            shares.fits[projection.group] = mixture
-    return shares
+    listed: list[Projection] = []
+    of_groups: dict[int, GroupDirections] = {}
+    if more > 0:
+        for group, own in enumerate(release_moments(run, groups, frames, costs["grams"])):
+            correlations = move_frame(frames, group, own)
+            deviations = frames.deviations[group]
+            fine = usable_columns(groups, deviations)
+            correlations *= np.outer(fine, fine)
+            noise = math.hypot(own.off, 1.0 / math.sqrt(own.rows))
+            found = directions(correlations, noise, more, fine, groups.modes[group])
+            if not len(found.rows) or not np.isfinite(found.rows).all():
+                continue
+            center = frames.centers[group].copy()
+            listed.append(Projection.of(group, center, found.rows / deviations, found.spread))
+            of_groups[group] = found
+    components = find_along(run, groups, frames, listed, more, costs["sketch"], full=False)
+    nowhere = np.zeros((1, run.rows.dim))
+    one = GaussianMixture(np.ones(1), nowhere, nowhere + 1.0)
+    parts = []
+    for group, frame in enumerate(zip(frames.centers, frames.deviations, strict=True)):
+        standardized = one
+        if group in components:
+            standardized = extended_to_columns(of_groups[group], components[group])
+        parts.append(standardized.mapped(*frame))
+    return Start.of(parts, frames, [len(of_groups[group].rows) for group in components])
 
 
 # ---- Rounds.
 
 
-def run_rounds(
-    task: Task, run: Session, frames: Frames, shares: ProjectedShares, plan: StartPlan
-) -> StartState:
+def run_rounds(task: Task, run: Session, start: GaussianMixture, plan: StartPlan) -> StartState:
     """Release a first round of the components, early rounds while they move, and one with everything that is left."""
-    nobody = np.zeros((0, run.rows.dim))
-    one_round = partial(em_rounds.advance, run, nobody)
-    of_groups = frames.rows / frames.rows.sum()
-    within = np.concatenate([fit.weights[0] for fit in shares.fits])
-    group_of = shares.group_of
-    weights = of_groups[group_of] * within
-    at = GaussianMixture(weights, frames.centers[group_of], frames.deviations[group_of])
-    state = StartState(name="sketch", at=at, assigned=shares, known_std=task.known_std)
-    state = one_round(state, share=tuning.START_SHARES.first, name="first round")
+    one_round = partial(em_rounds.advance, run, np.zeros((0, run.rows.dim)))
     if task.known_std:
-        state = replace(state, at=replace(state.at, scale=np.ones(state.at.means.shape)))
+        start = replace(start, scale=np.ones(start.means.shape))
+    state = StartState(name="sketch", at=start, known_std=task.known_std)
+    state = one_round(state, share=tuning.START_SHARES.first, name="first round")
     return rounds_from(run, state, one_round, plan)
 
 
@@ -568,124 +509,40 @@ def count_of_fit(run: Session, columns: list[ColumnModes], at: GaussianMixture) 
     return replace(fit, graded=bool(smooth))
 
 
-@dataclass(frozen=True, slots=True)
-class ShownPlaces:
-    """Released places of the values of each column, shares of tied pairs, bounds on steps, and the rows that showed the places."""
+# ---- The whole call.
 
-    places: list[list[candidates.DyadicScale]]
-    tied: list[float]
-    steps: list[float]
-    rows: int
 
-    @classmethod
-    def of(cls, task: Task, pairs: Rows | None, rows: Rows, scales: int) -> ShownPlaces:
-        """Release scales of the columns by pairs, and places by `rows`."""
-        shown = candidates.shown_scales(task.run, pairs, scales, task.n_components)
-        of_columns, tied, steps = shown
-        places = candidates.shown_places(task.run.block(rows), of_columns)
-        return cls(places, tied, steps, rows.n)
+def range_of(task: Task) -> HistogramRange | BoundedRange:
+    """Return how the range of the columns is found."""
+    run = task.run
+    rows = run.rows
+    if task.range_box is not None:
+        return BoundedRange(task.range_box, rows, run.account.spending)
+    cost = run.account.approx_left
+    shares = BlockShares.of(rows.n, rows.dim, task.n_components, cost, known_std=task.known_std)
+    return HistogramRange.of(rows, shares.thousandths, shares.scales)
 
-    def release_columns(self, task: Task, run: Session, cost: Spending) -> list[ColumnModes]:
-        """Release cells of the columns by the rows of `run`; return the fit of each column."""
-        fewest = tuning.CELL_STDS * cost.std("counts", run.rows.dim)
-        given = partial(candidates.partition, counted=self.rows, total=run.rows.n)
-        edges = [given(each, least=fewest, most=tuning.COLUMN_CELLS) for each in self.places]
-        located = [bool(of_column) for of_column in self.places]
-        return column_modes.marginals(
-            task, run, edges, located=located, tied=self.tied, steps=self.steps, cost=cost
+
+def check_start(task: Task, found: HistogramRange | BoundedRange, plan: StartPlan) -> None:
+    """Raise before the debit if a stage before the rounds has no noise grid or memory; warn if rows are too few."""
+    run = task.run
+    needed = found.check(run)
+    check_releases(task, found.rest.n, plan)
+    n = run.rows.n
+    # Then not even rows of one component, or all in one cell, would reach the thresholds.
+    if needed > n:
+        warn(
+            f"{run.account.name}: {n} rows in {run.rows.dim} columns are too few for {task.start_name} here: it takes about "
+            f"{math.ceil(needed)} in one place for it to show; pass more rows, a larger budget, fewer columns, or public "
+            "rows (x_pub)",
         )
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class StablePlaces:
-    """Blocks of rows that show scales and places by stable histograms, and the rest of the rows."""
-
-    pairs: Rows | None
-    rows: Rows  # for places
-    rest: Rows
-    scales: int  # maximum number of scales of a column
-    looks: ClassVar[Fraction] = Fraction(0)
-
-    @classmethod
-    def of(cls, task: Task) -> StablePlaces:
-        """Return the blocks of a call."""
-        run = task.run
-        cost = run.account.approx_left
-        shares = BlockShares.of(
-            run.rows.n, run.rows.dim, task.n_components, cost, known_std=task.known_std
-        )
-        pairs, rows, rest = shares.split(run.rows)
-        return cls(pairs, rows, rest, shares.scales)
-
-    def check(self, task: Task, plan: StartPlan) -> None:
-        """Raise or warn, as `check` does, by all stages but the rounds."""
-        # Checked for the maximum numbers: fewer histograms or components need less.
-        run = task.run
-        dim = run.rows.dim
-        event = candidates.check_stages(run, self.pairs, self.rows, dim * self.scales)
-        check_releases(task, self.rest.n, plan)
-        # Then not even rows of one component, or all in one cell, would reach the thresholds.
-        lacking = (event.count_threshold + 2.0 * event.count_noise_std) / self.rows.n
-        if self.pairs is not None:
-            needed = threshold(dim, run.account.approx_left) / SCALE_MASS
-            lacking = max(lacking, needed / self.pairs.n)
-        if lacking > 1.0:
-            n = run.rows.n
-            needed_rows = math.ceil(lacking * n)
-            warn(
-                f"{run.account.name}: {n} rows in {dim} columns are too few for {task.start_name} here: it takes about "
-                f"{needed_rows} in one place for it to show; pass more rows, a larger budget, fewer columns, or public "
-                "rows (x_pub)",
-            )
-
-    def shown(self, task: Task) -> ShownPlaces:
-        """Release scales and places."""
-        return ShownPlaces.of(task, self.pairs, self.rows, self.scales)
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class BoundedPlaces:
-    """Places of the values of each column by looks at cells within bounds, of all rows."""
-
-    box: Box
-    rest: Rows
-    spending: Spending  # of which looks cost their shares
-
-    @property
-    def looks(self) -> Fraction:
-        """Largest share of all looks."""
-        return bounded_range.share_of_looks(self.spending)
-
-    def check(self, task: Task, plan: StartPlan) -> None:
-        """Raise before the debit if a stage before the rounds has no noise grid."""
-        bounded_range.check(self.spending, self.rest.dim, self.rest.n)
-        check_releases(task, self.rest.n, plan)
-
-    def shown(self, task: Task) -> BoundedPlaces:
-        """Return these: looks are made when the columns are counted."""
-        return self
-
-    def release_columns(self, task: Task, run: Session, cost: Spending) -> list[ColumnModes]:
-        """Release looks, and cells of the columns; return the fit of each column."""
-        dim = run.rows.dim
-        fewest = tuning.CELL_STDS * cost.std("counts", dim)
-        wanted = max(fewest, run.rows.n / tuning.COLUMN_CELLS)
-        edges = looked_edges(run, self.box, task.n_components, self.spending, wanted=wanted)
-        steps = [bounded_range.widest_step(ends) for ends in edges]
-        nothing_tied = [0.0] * dim
-        located = [True] * dim
-        columns = column_modes.marginals(
-            task, run, edges, located=located, tied=nothing_tied, steps=steps, cost=cost
-        )
-        # Without pairs nothing bounds the step of values that show no comb.
-        return [replace(column, step=math.inf) if column.smooth else column for column in columns]
-
-
-def places_for(task: Task) -> StablePlaces | BoundedPlaces:
-    """Return how the places of the values of each column are found."""
-    if task.range_box is None:
-        return StablePlaces.of(task)
-    return BoundedPlaces(task.range_box, task.run.rows, task.run.account.spending)
+def release_range(task: Task, found: HistogramRange | BoundedRange) -> list[ColumnRange]:
+    """Release the range of the columns, with cells that stand out from their noise."""
+    cost = costs_of(task.run.account.spending)["cells"]
+    fewest = tuning.CELL_STDS * cost.std("counts", found.rest.dim)
+    return found.release_edges(task.run, task.n_components, CellSize(fewest, tuning.COLUMN_CELLS))
 
 
 def learn(task: Task) -> LearnedMixture:
@@ -694,25 +551,25 @@ def learn(task: Task) -> LearnedMixture:
     dim = task.run.rows.dim
     k = task.n_components
     known_std = task.known_std
-    places = places_for(task)
-    rest = places.rest
-    plan = StartPlan.of(rest.n, dim, k, account.spending, known_std=known_std, looks=places.looks)
+    found = range_of(task)
+    rest = found.rest
+    plan = StartPlan.of(rest.n, dim, k, account.spending, known_std=known_std, looks=found.looks)
     check(task, rest.n, plan)
-    places.check(task, plan)
+    check_start(task, found, plan)
     account.open()
-    shown = places.shown(task)
-    run = task.run.block(rest)
+    ranges = release_range(task, found)
+    run = found.on_rest(task.run)
     costs = costs_of(account.spending)
-    columns = shown.release_columns(task, run, costs["cells"])
+    columns = column_modes.marginals(task, run, ranges, costs["cells"])
     if not any(column.fit.size for column in columns):
         nothing = axis_method.nothing_found(dim, {"anchors": []})
         return axis_method.measured(task, nothing, run)
     groups = column_modes.find_groups(task, run, columns, costs["combinations"], costs["matching"])
     frames = Frames.of(groups, rest.n)
-    assigned = find_components(task, run, groups, frames, costs)
-    state = run_rounds(task, run, frames, assigned, plan)
+    start = find_components(task, run, groups, frames, costs)
+    state = run_rounds(task, run, start.at, plan)
     facts: dict[str, Any] = {"anchors": groups.chosen, "groups": groups.size}
-    facts["directions"] = [len(each.matrix) for each in assigned.projections.values()]
+    facts["directions"] = start.directions
     facts["rounds"] = state.rounds
     facts["tied_share"] = [column.tied for column in columns]
     facts["step"] = [column.step for column in columns]
@@ -725,7 +582,7 @@ def learn(task: Task) -> LearnedMixture:
     return replace(learned, reason=reason, low=low, fit=fit, predicted=gaussian_tv(*state.errors))
 
 
-def seconds(n: int, dim: int, components: int, size: int) -> float:
+def seconds(n: int, dim: int, components: int) -> float:
     """Return the run time of a search on each column, a sketch and its fit, and rounds."""
     rounds = tuning.MOST_MORE * n * components * dim * 3.0 * axis_method.ROW_SECONDS
     search = dim * axis_method.SEARCH_SECONDS * min(components, tuning.COLUMN_MODES) / 2.0

@@ -15,18 +15,17 @@ It is fitted by damped Gauss-Newton steps from many starts; all of this reads re
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
 from typing import NamedTuple
 
 import numpy as np
 
-from fastpubpriv._types import FloatArray, IntArray
+from fastpubpriv._types import BoolArray, FloatArray, IntArray
 from fastpubpriv.estimators.linalg import spectrum
 from fastpubpriv.kernels.mixture_rows import waves
 from fastpubpriv.mixtures import mixture_tuning as tuning
 from fastpubpriv.mixtures.axis_aligned import axis_method
+from fastpubpriv.mixtures.axis_aligned.gauss_newton import DampedFits, Equations, damped_steps
 from fastpubpriv.mixtures.gaussian_mixture import GaussianMixture, by_score
 from fastpubpriv.results.public_draws import draw_normals, draw_uniforms
 
@@ -145,38 +144,6 @@ class Waves:
     frequencies: FloatArray
     values: FloatArray
     std: float
-
-
-# Values (size, 2 count) of mixtures at the frequencies, and derivatives (size, 2 count, p) by their parameters (size, p).
-Model = Callable[[FloatArray], tuple[FloatArray, FloatArray]]
-
-
-def damped_steps(
-    data: Waves, start: FloatArray, model: Model, penalties: FloatArray, steps: int
-) -> tuple[FloatArray, FloatArray]:
-    """Return parameters (size, p) after damped Gauss-Newton steps, and penalized sums of squares; worse steps are rejected."""
-    at = start
-    damping = np.full(len(at), 1e-2)
-    score = np.full(len(at), np.inf)
-    tried = at
-    curvature = np.zeros((len(at), at.shape[1], at.shape[1]))
-    gradient = np.zeros(at.shape)
-    for _ in range(steps + 1):
-        values, slopes = model(tried)
-        off = (data.values - values) / data.std
-        squares = np.square(off).sum(axis=1) + np.square(tried) @ penalties
-        better = squares < score
-        slopes = slopes[better] / data.std
-        at = np.where(better[:, None], tried, at)
-        score = np.where(better, squares, score)
-        curvature[better] = slopes.swapaxes(1, 2) @ slopes + np.diag(penalties)
-        gradient[better] = np.einsum("snp,sn->sp", slopes, off[better]) - at[better] * penalties
-        damping = np.where(better, damping * 0.3, np.minimum(damping * 10.0, tuning.MOST_DAMPING))
-        diagonal = np.einsum("spp->sp", curvature)
-        lifted = (damping[:, None] * diagonal + 1e-9)[:, :, None] * np.eye(at.shape[1])
-        step = np.linalg.solve(curvature + lifted, gradient[:, :, None])[:, :, 0]
-        tried = at + np.clip(step, -1.0, 1.0)
-    return at, score
 
 
 def starting_means(k: int, spread: FloatArray) -> FloatArray:
@@ -311,19 +278,39 @@ class WaveModel:
         ]
         return values, np.concatenate(slopes, axis=1).swapaxes(1, 2)
 
-    def refined(self, data: Waves, start: FloatArray, steps: int) -> tuple[FloatArray, FloatArray]:
+    def refined(self, data: Waves, start: FloatArray, steps: int) -> DampedFits:
         """Return the parameters after damped Gauss-Newton steps, and penalized sums of squares."""
-        model = partial(self.waves, frequencies=data.frequencies)
-        return damped_steps(data, self.centered(start), model, self.penalties, steps)
+        penalties = self.penalties
+
+        def evaluate(parameters: FloatArray) -> tuple[FloatArray, Equations]:
+            values, slopes = self.waves(parameters, data.frequencies)
+            off = (data.values - values) / data.std
+            squares = np.square(off).sum(axis=1) + np.square(parameters) @ penalties
+
+            def equations(rows: BoolArray) -> tuple[FloatArray, FloatArray]:
+                scaled = slopes[rows] / data.std
+                curvature = scaled.swapaxes(1, 2) @ scaled + np.diag(penalties)
+                gradient = np.einsum("snp,sn->sp", scaled, off[rows])
+                return curvature, gradient - parameters[rows] * penalties
+
+            return squares, equations
+
+        def moved(parameters: FloatArray, step: FloatArray) -> FloatArray:
+            return parameters + np.clip(step, -1.0, 1.0)
+
+        return damped_steps(
+            self.centered(start), evaluate, moved, steps=steps, damping=3e-3, ridge=1e-9
+        )
 
     def fit(self, data: Waves, spread: FloatArray) -> WaveFit:
         """Return the best fit, its batch axis of length one, from starts with means of covariance `spread`."""
         few = tuning.WAVE_STARTS[1]
         short, long = tuning.WAVE_STEPS
-        at, scores = self.refined(data, self.start(starting_means(self.k, spread)), short)
-        at, scores = self.refined(data, at[by_score(scores)[:few]], long)
-        best = by_score(scores)[:1]
-        return WaveFit(self.mixtures(at[best]), float(scores[best[0]]))
+        first = self.refined(data, self.start(starting_means(self.k, spread)), short)
+        kept = by_score(first.score)[:few]
+        last = self.refined(data, first.parameters[kept], long)
+        best = by_score(last.score)[:1]
+        return WaveFit(self.mixtures(last.parameters[best]), float(last.score[best[0]]))
 
 
 def numbers_of_components(scores: list[list[float]], worths: list[float], most: int) -> list[int]:

@@ -28,12 +28,8 @@ from fastpubpriv.mixtures import mixture_tuning as tuning
 from fastpubpriv.mixtures.axis_aligned import axis_method, column_modes, private_start
 from fastpubpriv.mixtures.axis_aligned.axis_method import LearnedMixture, Task
 from fastpubpriv.mixtures.axis_aligned.column_modes import ColumnModes, Groups
-from fastpubpriv.mixtures.axis_aligned.private_start import (
-    BoundedPlaces,
-    Frames,
-    StablePlaces,
-    StartPlan,
-)
+from fastpubpriv.mixtures.axis_aligned.places import BoundedRange, HistogramRange
+from fastpubpriv.mixtures.axis_aligned.private_start import Frames, Start, StartPlan
 from fastpubpriv.mixtures.axis_aligned.sketch import Projection
 from fastpubpriv.mixtures.em_rounds import RoundMoments, StartState
 from fastpubpriv.mixtures.fit import MeasuredFit, gaussian_tv
@@ -90,19 +86,6 @@ def group_correlations(frames: Frames, group: int, own: RoundMoments) -> FloatAr
     return positive
 
 
-def extended(
-    projection: Projection, covariance: FloatArray, along: GaussianMixture
-) -> GaussianMixture:
-    """Return components along the directions of a group, extended to all columns by the regression on the coordinates."""
-    matrix = projection.matrix
-    spread = matrix @ covariance @ matrix.T
-    slopes = np.linalg.solve(spread, matrix @ covariance).T
-    less = spread - along.covariances[0]
-    means = projection.center + along.means[0] @ slopes.T
-    covariances = covariance - slopes @ less @ slopes.T
-    return GaussianMixture(along.weights[0], means, covariances)
-
-
 def find_directions(
     groups: Groups, frames: Frames, moments: list[RoundMoments], more: int
 ) -> tuple[list[FloatArray], list[Projection]]:
@@ -130,25 +113,6 @@ def gaussian(mean: FloatArray, covariance: FloatArray) -> GaussianMixture:
     return GaussianMixture(np.ones(1), mean[None], covariance[None])
 
 
-def joined(parts: list[GaussianMixture], shares: FloatArray) -> GaussianMixture:
-    """Return one mixture of the groups' mixtures, for the shares of the rows in each group."""
-    of_groups = zip(shares, parts, strict=True)
-    weights = [share * part.weights for share, part in of_groups]
-    means = [part.means for part in parts]
-    covariances = [part.covariances for part in parts]
-    return GaussianMixture(
-        np.concatenate(weights), np.concatenate(means), np.concatenate(covariances)
-    )
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Start:
-    """The mixture whose responsibilities the first round takes, and the numbers of directions of groups that have any."""
-
-    at: GaussianMixture
-    directions: list[int]
-
-
 def find_mixture(
     task: Task, run: Session, groups: Groups, frames: Frames, costs: dict[str, Spending]
 ) -> Start:
@@ -156,20 +120,19 @@ def find_mixture(
     more = task.n_components - groups.size
     moments = private_start.release_moments(run, groups, frames, costs["grams"])
     covariances, listed = find_directions(groups, frames, moments, more)
+    components = private_start.find_along(
+        run, groups, frames, listed, more, costs["sketch"], full=True
+    )
     parts = []
     for center, covariance in zip(frames.centers, covariances, strict=True):
         parts.append(gaussian(center, covariance))
-    fits: list[tuple[int, GaussianMixture]] = []
-    if listed:
-        waves = private_start.release_waves(run, groups, frames, listed, costs["sketch"])
-        fits = private_start.chosen_fits(listed, waves, more, full=True)
-    for projection, (number, along) in zip(listed, fits, strict=True):
-        if number > 1:
-            group = projection.group
-            parts[group] = extended(projection, covariances[group], along)
-    shares = frames.rows / frames.rows.sum()
-    directions = [len(each.matrix) for each in listed]
-    return Start(joined(parts, shares), directions)
+    for projection in listed:
+        group = projection.group
+        if group in components:
+            along = components[group]
+            centered = private_start.extended(projection.matrix, covariances[group], along)
+            parts[group] = centered.mapped(projection.center, 1.0)
+    return Start.of(parts, frames, [len(each.matrix) for each in listed])
 
 
 # ---- The whole call.
@@ -190,22 +153,22 @@ class Found:
 class PrivatePlan:
     """The blocks of rows, and the shares of the budget, from public numbers."""
 
-    places: StablePlaces | BoundedPlaces
+    found: HistogramRange | BoundedRange
     shares: StartPlan
 
     @classmethod
     def of(cls, task: Task) -> PrivatePlan:
         """Return the plan of a call."""
-        places = private_start.places_for(task)
+        found = private_start.range_of(task)
         spending = task.run.account.spending
-        rest = places.rest
-        shares = shares_of(rest.n, rest.dim, task.n_components, spending, places.looks)
-        return cls(places, shares)
+        rest = found.rest
+        shares = shares_of(rest.n, rest.dim, task.n_components, spending, found.looks)
+        return cls(found, shares)
 
     @property
     def rest(self) -> Rows:
         """The rows of the cells and of all rounds."""
-        return self.places.rest
+        return self.found.rest
 
     def predicted(self, rows: float, spending: Spending) -> Prediction:
         """Predict the errors of a component with `rows` of the rows of `rest`."""
@@ -218,7 +181,7 @@ class PrivatePlan:
         for parts in range(1, task.n_components + 1):
             for share in (self.shares.early, self.shares.least_last, WHOLE):
                 spending.part(share).grid("shared", self.rest.dim + 1, n, parts=parts)
-        self.places.check(task, self.shares)
+        private_start.check_start(task, self.found, self.shares)
 
 
 def shares_of(n: int, dim: int, k: int, spending: Spending, looks: Fraction) -> StartPlan:
@@ -268,10 +231,10 @@ def learn(task: Task, plan: PrivatePlan) -> Found:
     """Run all stages, after the debit."""
     rest = plan.rest
     dim = rest.dim
-    shown = plan.places.shown(task)
-    run = task.run.block(rest)
+    ranges = private_start.release_range(task, plan.found)
+    run = plan.found.on_rest(task.run)
     costs = private_start.costs_of(run.account.spending)
-    columns = shown.release_columns(task, run, costs["cells"])
+    columns = column_modes.marginals(task, run, ranges, costs["cells"])
     facts: dict[str, Any] = {"tied_share": [column.tied for column in columns]}
     steps = [column.step for column in columns]
     facts["step"] = [each if math.isfinite(each) else None for each in steps]
