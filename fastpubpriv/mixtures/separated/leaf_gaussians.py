@@ -44,6 +44,7 @@ from fastpubpriv.gaussians.rounds import (
 )
 from fastpubpriv.gaussians.structures import Prediction
 from fastpubpriv.mechanisms.leaves import LeafCounts, LeafSecondMoments, LeafSums
+from fastpubpriv.mixtures import fit
 from fastpubpriv.mixtures import mixture_tuning as tuning
 from fastpubpriv.mixtures.separated.search_state import Clustering, ClusterTree
 from fastpubpriv.mixtures.separated.searches import Shape
@@ -51,7 +52,7 @@ from fastpubpriv.privacy.spending import Spending
 from fastpubpriv.results.base import frozen
 from fastpubpriv.results.mixture import MixtureResult
 from fastpubpriv.results.public_draws import chi2_upper_quantile
-from fastpubpriv.results.reasons import Reason, Reasons
+from fastpubpriv.results.reasons import Reason, Reasons, ordered
 from fastpubpriv.rowwise.row_maps import RowTree, Rule
 from fastpubpriv.session import Session
 
@@ -407,3 +408,15 @@ def result_of_leaves(
     """Return the result of a method whose leaves the lifted CoinPress has estimated."""
     diagnostics = {**learnt.diagnostics, **search_facts(clustering), **facts}
     return replace(learnt, method=method, n_pub=n_pub, diagnostics=diagnostics)
+
+
+def with_fit_of_leaves(
+    run: Session, learnt: MixtureResult, public: FloatArray, *, asked: int
+) -> MixtureResult:
+    """Return the result with a released count of its fit; with fewer components than `asked` all are UNRESOLVED."""
+    learnt = fit.with_fit(run, learnt, public, asked=asked)
+    if learnt.n_components == asked:
+        return learnt
+    # The search stopped early: a component may stand for several, whatever the count shows.
+    merged = tuple(ordered((*own, Reason.UNRESOLVED)) for own in learnt.part_reasons)
+    return replace(learnt, part_reasons=merged)
