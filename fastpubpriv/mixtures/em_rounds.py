@@ -49,7 +49,7 @@ class StartState:
     known_std: bool = False  # whether axis-aligned components have deviations of one
     rounds: int = 0
     clustering: Clustering | None = None
-    # of an axis-aligned first round, in place of labels
+    # in place of responsibilities in an axis-aligned first round
     assigned: RowShares | None = None
     # Squared clip radius of a first round by labels, over that of the last round.
     labeled_clip: float = tuning.LABELED_CLIP
@@ -266,21 +266,6 @@ def statistic_dim(components: int, dim: int, *, known_std: bool) -> int:
     return components * (1 + dim * (1 if known_std else 2))
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class LabelShares:
-    """The component of each row by the labels of a tree, as shares 0 or 1."""
-
-    labels: RowTree
-    components: int
-
-    def __call__(self, rows: Any) -> FloatArray:
-        """Return the shares of rows (n, dim), (components, n)."""
-        reached = np.empty(len(rows), dtype=np.int32)
-        tree_assign(rows, self.labels, reached)
-        shares: FloatArray = (reached == np.arange(self.components)[:, None]) * 1.0
-        return shares
-
-
 def row_statistic(
     chunk: Any, at: GaussianMixture, radii: Radii, assigned: RowShares | None = None
 ) -> FloatArray:
@@ -323,8 +308,6 @@ def axis_e_step(
     known_std = state.known_std
     k, dim = at.means.shape
     assigned = None if state.rounds else state.assigned
-    if state.labels is not None:
-        assigned = LabelShares(state.labels, k)
     wider = tuning.AXIS_EARLY_CLIP if state.rounds < tuning.EARLY_ROUNDS else 1.0
     wider = wider if assigned is None else tuning.AXIS_LABELED_CLIP
     radii = Radii.of(dim, known_std=known_std, wider=wider)

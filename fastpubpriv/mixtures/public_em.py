@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import heapq
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from enum import Enum
 from typing import Any
 
@@ -19,7 +19,13 @@ from fastpubpriv._types import FloatArray, IntArray
 from fastpubpriv.errors import InputError
 from fastpubpriv.mixtures import mixture_tuning as tuning
 from fastpubpriv.mixtures.gaussian_mixture import GaussianMixture
-from fastpubpriv.mixtures.separated.public_shapes import SEED, kmeans, nearest_centers
+from fastpubpriv.mixtures.separated.public_shapes import (
+    SEED,
+    column_scaling,
+    kmeans,
+    kmeans_groups,
+    nearest_centers,
+)
 from fastpubpriv.results.public_draws import draw_uniforms
 
 
@@ -30,6 +36,9 @@ class ComponentShape(Enum):
     DIAGONAL = "diagonal"
     KNOWN = "known"  # deviations of one
 
+
+# (public rows, number of components, kind) -> their fit
+PublicFit = Callable[[FloatArray, int, ComponentShape], GaussianMixture]
 
 ALL_EQUAL = "all public rows are equal, so they say nothing about scale; pass distinct public rows"
 # A column with a standard deviation below this share of its largest absolute value is constant up to rounding.
@@ -226,6 +235,17 @@ def labeled_fit(public: FloatArray, labels: Any, k: int, kind: ComponentShape) -
     return at.mapped(center, scale)
 
 
+def grouped_fit(public: FloatArray, k: int, kind: ComponentShape) -> GaussianMixture:
+    """Return the Gaussians of k-means groups of public rows, in data units."""
+    labels = kmeans_groups(public, k, column_scaling(public, k))
+    return labeled_fit(public, labels, k, kind)
+
+
+def likeliest_fit(public: FloatArray, k: int, kind: ComponentShape) -> GaussianMixture:
+    """Return the most likely fit to public rows of one kind, in data units."""
+    return public_fits(public, k, 0.5 / k, (kind,))[0]
+
+
 def units_of(public: FloatArray, kind: ComponentShape) -> tuple[FloatArray, FloatArray]:
     """Return center and scale (dim,) of the columns of public rows; the scale is one if deviations are known."""
     center = public.mean(axis=0)
@@ -234,8 +254,10 @@ def units_of(public: FloatArray, kind: ComponentShape) -> tuple[FloatArray, Floa
     return center, np.sqrt(column_variances(public)[0])
 
 
-def axis_aligned_start(public: FloatArray, k: int, *, known_std: bool) -> GaussianMixture:
-    """Return the most likely axis-aligned fit to public rows, equal or not. Raise on overflow."""
+def axis_aligned_start(
+    public: FloatArray, k: int, *, known_std: bool, fit: PublicFit = likeliest_fit
+) -> GaussianMixture:
+    """Return an axis-aligned fit to public rows, equal or not, by default the most likely one. Raise on overflow."""
     with np.errstate(over="ignore"):
         center = public.mean(axis=0)
         scale = np.ones(public.shape[1]) if known_std else public.std(axis=0)
@@ -247,7 +269,7 @@ def axis_aligned_start(public: FloatArray, k: int, *, known_std: bool) -> Gaussi
     rows = (public - center) / scale
     if np.ptp(rows, axis=0).any():
         kind = ComponentShape.KNOWN if known_std else ComponentShape.DIAGONAL
-        at = public_fits(rows, k, 0.5 / k, (kind,))[0].normalized
+        at = fit(rows, k, kind).normalized
     else:
         at = GaussianMixture(
             np.full(k, 1.0 / k), np.tile(rows[0], (k, 1)), np.ones((k, len(scale)))

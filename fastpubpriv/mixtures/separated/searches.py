@@ -351,8 +351,7 @@ class SearchMethod(Method[[Shape]]):
     # share of the cost of a node; the rest pays for histograms
     directions_share: Fraction = Fraction(1)
     cuts_at_gaps: bool = False  # cuts by balls within gaps of the public rows
-    # soft EM starts from public fits and several searches, not from this search alone
-    soft: bool = False
+    soft: bool = False  # soft EM starts from public fits, not from this search
 
 
 def node_draws(shape: Shape) -> int:
@@ -379,14 +378,8 @@ PUBLIC_PCA = SearchMethod(
     depth=lambda shape: 0,
     draws=lambda shape: 0,
 )
-# Its search only gives a start of soft EM; see `soft_em`.
-SOFT_EM = SearchMethod(
-    name="soft_em",
-    learn=one_shot,
-    depth=lambda shape: 1,
-    draws=lambda shape: 2 * shape.n_components * node_draws(shape),
-    soft=True,
-)
+# It starts from public fits in place of a search; see `soft_em`.
+SOFT_EM = replace(PUBLIC_PCA, name="soft_em", theory=None, soft=True)
 METHODS: Registry[SearchMethod] = Registry(TREE, ONE_SHOT, PUBLIC_PCA, SOFT_EM, auto=True)
 
 
@@ -411,7 +404,7 @@ def choose_method(method: str, shape: Shape, noise: type[Spending]) -> SearchMet
         raise InputError(
             f"method={method!r} belongs to mode='practical'; mode='theory' has {proved}"
         )
-    if not noise.carries_trees and tree_depth(chosen, shape) and not chosen.soft:
+    if not noise.carries_trees and tree_depth(chosen, shape):
         raise BudgetError(
             f"method={method!r} reads private rows with Gaussian noise, which cannot meet PureDP; "
             "pass ZCDP or ApproxDP, or method='public_pca'"
@@ -424,18 +417,24 @@ def tree_depth(method: SearchMethod, shape: Shape) -> int:
     return 0 if shape.n_components == 1 else method.depth(shape)
 
 
+def search_share(method: SearchMethod, shape: Shape) -> Fraction:
+    """Share of the budget for the private queries of a search."""
+    return tuning.SEARCH_SHARE if tree_depth(method, shape) else Fraction(0)
+
+
 def search_draws(method: SearchMethod, shape: Shape) -> int:
     """Upper bound on the number of noise draws of a search."""
     return 0 if tree_depth(method, shape) == 0 else method.draws(shape)
 
 
-def check_search_grids(
-    spending: Spending, depth: int, method: SearchMethod, dim: int, n: int
-) -> None:
+def check_search_grids(method: SearchMethod, shape: Shape, n: int, spending: Spending) -> None:
     """Raise, before the debit, if the share of a node is too small for integer grids."""
+    depth = tree_depth(method, shape)
+    if depth == 0:
+        return
     of_node = spending.part(Fraction(1, depth))
     directions = method.directions_share
-    of_node.part(directions).grid("moment", dim, n)
+    of_node.part(directions).grid("moment", shape.dim, n)
     if directions < 1:
         of_node.part((1 - directions) / tuning.ATTEMPTS).grid("count", MOST_CELLS, n)
 
