@@ -73,10 +73,13 @@ def without_far(public: FloatArray, k: int, min_weight: float = 0.0) -> FloatArr
     return public[near] if np.ptp(public[near], axis=0).any() else public
 
 
-def maximized(
+def weighted_gaussians(
     rows: FloatArray, share: FloatArray, column: FloatArray, kind: ComponentShape
 ) -> GaussianMixture:
-    """M step for responsibilities (m, k), with variances shrunk to column / k^(2 / dim) and correlations of few rows to zero."""
+    """Gaussians of rows weighted by responsibilities (m, k): the M step.
+
+    Variances are shrunk to column / k^(2 / dim), and correlations of few rows to zero.
+    """
     # `column` (dim,) are the variances of the columns.
     m, dim = rows.shape
     k = share.shape[1]
@@ -128,14 +131,14 @@ def responsibilities(rows: FloatArray, at: GaussianMixture) -> tuple[FloatArray,
     return share / sums, float((top + np.log(sums)).sum())
 
 
-def improved(
+def run_em(
     rows: FloatArray, at: GaussianMixture, steps: int, kind: ComponentShape, *, least: float
 ) -> tuple[GaussianMixture, float]:
     """Run at most `steps` of EM; return the fit and its log likelihood minus a penalty for components of under `least` rows."""
     column = column_variances(rows)[0]
     share, likelihood = responsibilities(rows, at)
     for _ in range(steps):
-        at = maximized(rows, share, column, kind)
+        at = weighted_gaussians(rows, share, column, kind)
         before = likelihood
         share, likelihood = responsibilities(rows, at)
         if abs(likelihood - before) <= tuning.SETTLED_FIT * len(rows):
@@ -206,15 +209,16 @@ def public_fits(
     column = column_variances(few)[0]
     least = tuning.LEAST_PART * min_weight
     starts = (
-        maximized(few, np.eye(k)[labels], column, start) for labels in starting_labels(few, k)
+        weighted_gaussians(few, np.eye(k)[labels], column, start)
+        for labels in starting_labels(few, k)
     )
-    tried = (improved(few, at, tuning.SHORT_STEPS, start, least=least * len(few)) for at in starts)
+    tried = (run_em(few, at, tuning.SHORT_STEPS, start, least=least * len(few)) for at in starts)
     best = [at for at, _ in heapq.nlargest(tuning.KEPT, tried, key=lambda each: each[1])]
     fitted = []
     for kind in kinds:
         continued = [at.full for at in best] if kind is ComponentShape.FULL else best
         fits = (
-            improved(rows, at, tuning.LONG_STEPS, kind, least=least * len(rows)) for at in continued
+            run_em(rows, at, tuning.LONG_STEPS, kind, least=least * len(rows)) for at in continued
         )
         fitted.append(max(fits, key=lambda each: each[1])[0].mapped(center, scale))
     return fitted
@@ -224,7 +228,7 @@ def labeled_fit(public: FloatArray, labels: Any, k: int, kind: ComponentShape) -
     """M step of public rows with labels 0 ... k - 1, in data units; a label without a row is a component amid all rows."""
     center, scale = units_of(public, kind)
     rows = (public - center) / scale
-    at = maximized(rows, np.eye(k)[labels], column_variances(rows)[0], kind)
+    at = weighted_gaussians(rows, np.eye(k)[labels], column_variances(rows)[0], kind)
     if kind is not ComponentShape.KNOWN and len(rows) < tuning.FEWEST_ROWS * k:
         away = np.square(at.means[:, None] - at.means).sum(axis=2)
         nearest = np.where(away > 0.0, away, np.inf).min(axis=1)

@@ -77,8 +77,6 @@ KNOWN: tuple[Known, ...] = (
     Known("train poisson", "prediction", ("method",), REGRESSION),
     Known("train smooth_hinge", "prediction", ("x_pub=p.head(20)",), REGRESSION),
     # Components that stand for several, or that are never ok.
-    Known("learn_separated_mixture", "coverage component", ("mode='theory'",), MIXTURES),
-    Known("learn_separated_mixture", "far", ("mode='theory'",), MIXTURES),
     Known("learn_axis_aligned_mixture", "never ok component", (), MIXTURES),
     Known("learn_axis_aligned_mixture", "far", ("x_pub=p.head(5)",), MIXTURES),
 )

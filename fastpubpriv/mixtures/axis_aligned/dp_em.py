@@ -22,7 +22,7 @@ from fastpubpriv.mixtures.separated.soft_em import (
     MOST_ROUNDS,
     RoundPlan,
     budget_noise,
-    learn_rounds,
+    run_rounds,
 )
 from fastpubpriv.privacy import Budget
 from fastpubpriv.privacy.spending import Spending, spending_of
@@ -109,7 +109,7 @@ def learn(task: Task) -> LearnedMixture:
     account.open()
     if plan.starts > 1:
         starts.append(public_start(task, "public, k-means", grouped_fit))
-    state, facts = learn_rounds(run, public, plan, starts)
+    state, facts = run_rounds(run, public, plan, starts)
     at = state.at.normalized
     learned = LearnedMixture(
         at=at,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from fractions import Fraction
 from typing import Any
 
@@ -29,9 +30,8 @@ from fastpubpriv.mixtures.separated.leaf_gaussians import (
     check_components,
     check_leaf_grids,
     leaf_draws,
-    learn_leaves,
     lifted_errors,
-    result_of_leaves,
+    release_leaf_gaussians,
     warn_if_hopeless,
     with_fit_of_leaves,
 )
@@ -358,16 +358,17 @@ def no_public_baseline(
         clustering = Clustering(
             tree=tree, leaves=tree.leaves, scales=(ball,) * len(centers), depth=0
         )
-        learnt = learn_leaves(
+        result = release_leaf_gaussians(
             run,
-            tree,
-            tree.leaves,
+            clustering,
             frames,
             spending=third,
             failure_prob=failure_prob,
             weight_floor=weight_floor,
         )
         facts = {"n_components_asked": k, "clustering_share": float(2 * stage)}
-        result = result_of_leaves(learnt, clustering, "no_public_baseline", 0, **facts)
+        result = replace(
+            result, method="no_public_baseline", diagnostics={**result.diagnostics, **facts}
+        )
         result = with_fit_of_leaves(run, result, np.zeros((0, rows.dim)), asked=k)
     return session.warned("no_public_baseline", result)

@@ -77,18 +77,24 @@ def gaps(
         least = max(2 * least, gap.rank + 1)
 
 
-def try_cut(search: Search, node: Node, wanted: int) -> tuple[Node, Node] | None:
-    """Try to cut a node by private queries; return its children, or None if it stays whole."""
+def clip_ball(search: Search, node: Node) -> tuple[FloatArray, float] | None:
+    """Return center and radius, in scaled coordinates, of a ball around a node's public rows; None if that is too small."""
     points = search.public[node.rows]
     center = points.mean(axis=0)
     scaled = search.scaling.offsets(points - center)
     radius = tuning.CLIP_MARGIN * widest(scaled)
-    if not usable_radius(radius, scaled):
+    return (center, radius) if usable_radius(radius, scaled) else None
+
+
+def try_cut(search: Search, node: Node, wanted: int) -> tuple[Node, Node] | None:
+    """Try to cut a node by private queries; return its children, or None if it stays whole."""
+    points = search.public[node.rows]
+    ball = clip_ball(search, node)
+    if ball is None:
         return None
+    center, radius = ball
     payer = search.payer(node)
-    projection = search.directions(
-        node, payer, center=center, radius=radius, count=min(wanted, points.shape[1])
-    )
+    projection = search.directions(node, payer, center=center, radius=radius, count=wanted)
     projected = (points - center) @ projection.T
     for attempt, (gap, middle) in enumerate(gaps(search, projected, wanted), start=1):
         # Evenly spaced in log radius over the public gap and a margin.
@@ -180,15 +186,13 @@ def nearest_split(
 
 def one_shot(search: Search) -> Clustering:
     """Release principal directions of all private rows once, then split by nearest centers; for components of similar scale."""
-    points = search.public
-    center = points.mean(axis=0)
-    scaled = search.scaling.offsets(points - center)
-    radius = tuning.CLIP_MARGIN * widest(scaled)
     root = search.root()
-    if not usable_radius(radius, scaled):
+    ball = clip_ball(search, root)
+    if ball is None:
         return search.finish([root])
+    center, radius = ball
     payer = search.payer(root)
-    count = min(search.n_components, points.shape[1])
+    count = search.n_components
     projection = search.directions(
         root, payer, center=center, radius=radius, count=count, share=Fraction(1)
     )
@@ -215,7 +219,7 @@ def partition(
     """Algorithm 5 on the rows of a supercluster: a private histogram if a public ball qualifies; None without a cut."""
     points = search.public[node.rows]
     payer = search.payer(node)
-    count = min(search.n_components, points.shape[1])
+    count = search.n_components
     projection = search.directions(node, payer, center=center, radius=radius, count=count)
     projected = (points - center) @ projection.T
     # The paper's least radius, radius / sqrt(dim), stops the search too early.

@@ -32,9 +32,8 @@ from fastpubpriv.mixtures.separated.leaf_gaussians import (
     check_leaf_grids,
     leaf_draws,
     leaf_frames,
-    learn_leaves,
     lifted_errors,
-    result_of_leaves,
+    release_leaf_gaussians,
     search_facts,
     warn_if_hopeless,
     with_fit_of_leaves,
@@ -128,8 +127,9 @@ def learn_separated_mixture(
         learn a Gaussian for each, by such rounds from these labels. "tree": private principal directions, then a ball along a
         valley of a released histogram, repeatedly; for components of any scale and 10, better 20 public rows each. "one_shot":
         private principal directions once, then the nearest of the centers of the public rows; for components of comparable scale
-        and 2 to 10 public rows each. "public_pca": public rows alone find the components. "auto" is "soft_em" in mode "practical";
-        else it depends on n_pub, dim, n_components, min_weight and the notion of the budget. Without public rows it is "soft_em".
+        and 2 to 10 public rows each, above all if these are fewer than the columns. "public_pca": public rows alone find the
+        components. "auto" is "soft_em" in mode "practical"; else it depends on n_pub, dim, n_components, min_weight and the notion
+        of the budget. Without public rows it is "soft_em".
     mode : "practical" or "theory"
         The searches above, or paper A's Algorithms 6 and 7 ("tree") and 9 and 10 ("public_pca"), which need separations of about
         a hundred standard deviations. Same privacy. "theory" needs public rows.
@@ -336,10 +336,9 @@ def _learn_in_theory(
             radii=clustering.scales,
             failure_prob=shape.failure_prob,
         )
-        learnt = learn_leaves(
+        learnt = release_leaf_gaussians(
             run,
-            clustering.tree,
-            clustering.leaves,
+            clustering,
             frames,
             spending=of_leaves,
             mode="theory",
@@ -347,8 +346,12 @@ def _learn_in_theory(
             weight_floor=limits.weight_floor,
         )
         facts = {"scaling": clustering.scaling, "clustering_share": float(search_share)}
-        name = f"{chosen.name}, theory"
-        learnt = result_of_leaves(learnt, clustering, name, len(public), **facts)
+        learnt = replace(
+            learnt,
+            method=f"{chosen.name}, theory",
+            n_pub=len(public),
+            diagnostics={**learnt.diagnostics, **facts},
+        )
         return with_fit_of_leaves(run, bounded(learnt, limits.box), public, asked=k)
 
 
@@ -404,9 +407,9 @@ def _learn_rounds(
     with run.paid(), np.errstate(all="ignore"):  # values of any magnitude
         if leaves:
             starts = [soft_em.start_of_search(run, public, shape, chosen, plan)]
-        state, facts = soft_em.learn_rounds(run, public, plan, starts)
+        state, facts = soft_em.run_rounds(run, public, plan, starts)
         state = replace(state, errors=np.hypot(state.errors, [[0.0], [hidden]]))
-        if leaves and state.clustering is not None:
+        if state.clustering is not None:
             facts |= {
                 **search_facts(state.clustering),
                 "scaling": state.clustering.scaling,
@@ -415,12 +418,8 @@ def _learn_rounds(
         facts = {"far_public_rows": n_pub - len(public), **facts}
         predicted = fit.gaussian_tv(*state.errors)
         learnt = _result_of_rounds(run, state, limits.weight_floor, n_pub, facts)
-        reasons = soft_em.component_reasons(state, leaves=leaves, guarded=facts["guarded"])
+        reasons = soft_em.component_reasons(state, guarded=facts["guarded"])
         learnt = replace(learnt, part_reasons=reasons, method=chosen.name)
-        if hidden:
-            learnt = replace(learnt, structure=("diagonal",) * len(reasons))
-        if leaves and state.clustering:
-            learnt = replace(learnt, tree=state.clustering.tree)
         learnt = bounded(learnt, limits.box)
         return fit.with_fit(run, learnt, public, predicted, asked=shape.n_components)
 
@@ -463,7 +462,7 @@ def _learn_without_public(
 def _result_of_rounds(
     run: Session, state: StartState, weight_floor: float, n_pub: int, facts: dict[str, Any]
 ) -> MixtureResult:
-    """Return the result of the state after the last round, without reasons, as of "soft_em" with full covariances."""
+    """Return the result of the state after the last round, without reasons, as of "soft_em"."""
     dim = run.rows.dim
     k = len(state.at.weights)
     weights = np.maximum(state.at.weights, weight_floor / k)
@@ -474,7 +473,8 @@ def _result_of_rounds(
         means=state.at.means,
         covariances=state.at.covariances,
         part_reasons=((),) * k,
-        structure=("full",) * k,
+        structure=("full" if state.at.is_full else "diagonal",) * k,
+        tree=None if state.clustering is None else state.clustering.tree,
         method=searches.SOFT_EM.name,
         columns=run.rows.columns,
         diagnostics={

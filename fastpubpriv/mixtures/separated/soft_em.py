@@ -9,7 +9,6 @@ component, the Gram matrix of the rows weighted by their responsibilities, all c
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any, NamedTuple
@@ -214,11 +213,12 @@ def soft_draws(dim: int, k: int) -> int:
 
 
 def check_choice(plan: RoundPlan, n: int) -> None:
-    """Raise, before the debit, if a choice among starts has no integer grid."""
-    if plan.starts > 1:
-        choice = plan.spending.by_tail(*CHOICES)
+    """Raise, before the debit, if noisy scores of starts have no integer grid; a selection needs none."""
+    has_scores = plan.spending.by_tail(True, False)
+    if has_scores and plan.starts > 1:
         for candidates in (3, plan.starts):
-            choice.check(plan.spending.part(tuning.CHOICE), candidates, n)
+            share = tuning.CHOICE / (8 * candidates)
+            plan.spending.part(share).grid("count", candidates, 4 * n)
 
 
 def check_soft_grids(plan: RoundPlan, shape: Shape, n: int) -> None:
@@ -284,16 +284,6 @@ def start_of_search(
     return replace(start, clustering=clustering, labeled_clip=clip)
 
 
-@dataclass(frozen=True, slots=True)
-class StartChoice:
-    """A private choice among a few mixtures by their clipped log densities."""
-
-    # (run, evaluation, number of candidates, name, cost) -> index of the chosen one
-    pick: Callable[[Session, LogRatios, int, str, Fraction], int]
-    # (what the choice may cost, number of candidates, private rows): raises, before the debit, without an integer grid
-    check: Callable[[Spending, int, int], None]
-
-
 def least_score(run: Session, evaluation: LogRatios, size: int, name: str, cost: Fraction) -> int:
     """Return the index of the least noisy score."""
     scores = NoisyScores(evaluation=evaluation, size=size)
@@ -301,23 +291,10 @@ def least_score(run: Session, evaluation: LogRatios, size: int, name: str, cost:
     return int(np.argmin(released.value))
 
 
-def check_scores(spending: Spending, candidates: int, n: int) -> None:
-    """Raise, before the debit, if the noise on scores has no integer grid."""
-    spending.part(Fraction(1, 8 * candidates)).grid("count", candidates, 4 * n)
-
-
-def selected(run: Session, evaluation: LogRatios, size: int, name: str, cost: Fraction) -> int:
+def select_start(run: Session, evaluation: LogRatios, size: int, name: str, cost: Fraction) -> int:
     """Return the index that permute-and-flip selects."""
     choice = HypothesisChoice(evaluation=evaluation, size=size, law="permute_and_flip")
     return run.release(choice, name=name, cost=cost, candidates=size).index
-
-
-def check_nothing(spending: Spending, candidates: int, n: int) -> None:
-    """Accept any cost: a selection adds no noise to integers."""
-
-
-# An account that adds up the costs of Gaussian noise cannot charge a selection in epsilon.
-CHOICES = StartChoice(least_score, check_scores), StartChoice(selected, check_nothing)
 
 
 def choose_start(
@@ -328,9 +305,9 @@ def choose_start(
         return states[0]
     listed = stacked([state.at for state in states]).hypotheses
     evaluation = LogRatios.prepare(listed, clip=tuning.CLIP_NATS)
-    choice = run.account.spending.by_tail(*CHOICES)
-    cost = run.account.allowance * share
-    picked = choice.pick(run, evaluation, listed.size, name, cost)
+    # An account that adds up the costs of Gaussian noise cannot charge a selection in epsilon.
+    pick = run.account.spending.by_tail(least_score, select_start)
+    picked = pick(run, evaluation, listed.size, name, run.account.allowance * share)
     return states[int(listed.positions[picked])]
 
 
@@ -377,7 +354,7 @@ def some_rows(run: Session, count: int) -> Session:
     return run.on(few)
 
 
-def learn_rounds(
+def run_rounds(
     run: Session, public: FloatArray, plan: RoundPlan, starts: list[StartState]
 ) -> tuple[StartState, dict[str, Any]]:
     """Make all releases but those of a search and the count of the fit; return the final state and its diagnostics."""
@@ -434,12 +411,13 @@ def unchanged(plan: RoundPlan, starts: list[StartState]) -> tuple[StartState, di
     return state, {"start": state.name, "starts": names, "guarded": True}
 
 
-def component_reasons(state: StartState, *, leaves: bool, guarded: bool) -> PartReasons:
-    """Return each component's reasons before the count of the fit; `low` components of `leaves` fall back to public rows."""
+def component_reasons(state: StartState, *, guarded: bool) -> PartReasons:
+    """Return each component's reasons before the count of the fit; `low` components of a search fall back to public rows."""
+    searched = state.clustering is not None
     lost = (state.errors[0] > 1.0) | state.low  # a mean may be off by a deviation
     wide = guarded | (fit.gaussian_tv(*state.errors) > fit.MOST_OPEN)
     choices = [
-        (state.low & leaves, Reason.FALLBACK),
+        (state.low & searched, Reason.FALLBACK),
         (lost, Reason.UNRESOLVED),
         (wide, Reason.WIDE),
     ]
