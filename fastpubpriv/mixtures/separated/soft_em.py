@@ -158,10 +158,10 @@ class RoundPlan:
         dim = shape.dim
         k = shape.n_components
         noise = budget_noise(dim, k, n, spending)
-        sizes = {"n": n, "entries": k * dim * (dim + 1)}
         starts = count_public_starts(shape) if method.soft else 1
         search = search_share(method, shape)
-        return cls.of_noise(noise, starts, **sizes, spending=spending, search=search)
+        entries = k * dim * (dim + 1)
+        return cls.of_noise(noise, starts, n=n, entries=entries, spending=spending, search=search)
 
     @classmethod
     def of_noise(
