@@ -20,7 +20,7 @@ from fastpubpriv.mixtures.list_decoding.results import mixture_sizes, wanted_acc
 from fastpubpriv.mixtures.select import select_hypothesis
 from fastpubpriv.mixtures.separated import leaf_gaussians, searches, without_public
 from fastpubpriv.mixtures.separated import separated_mixture as separated
-from fastpubpriv.mixtures.separated.soft_em import RoundPlan, soft_draws
+from fastpubpriv.mixtures.separated.soft_em import EmRoundPlan, soft_draws
 from fastpubpriv.planning.tasks import Forecast, defaults_of
 from fastpubpriv.privacy import Budget
 from fastpubpriv.privacy.calibrated_budget import has_delta
@@ -199,7 +199,7 @@ def plan_separated_mixture(
         details = {"public_rows_worst_case": public_rows_for(k, weight, failure_prob)}
         if mode == "practical":
             spending = spending_of(budget, draws + soft_draws(dim, k))
-            plan = RoundPlan.of(chosen, shape, n_priv, spending)
+            plan = EmRoundPlan.of(chosen, shape, n_priv, spending)
             error = plan.predicted(dim, rows)
             details["starts"] = float(plan.starts)
             details["rounds"] = plan.rounds + 1.0

@@ -199,7 +199,7 @@ def plan_of(dim, k, n, n_pub, rho):
     shape = Shape(
         dim=dim, n_pub=n_pub, n_components=k, min_weight=0.5 / k, mode="practical", failure_prob=0.1
     )
-    return soft_em.RoundPlan.of(METHODS["soft_em"], shape, n, GaussianSpending(Fraction(rho)))
+    return soft_em.EmRoundPlan.of(METHODS["soft_em"], shape, n, GaussianSpending(Fraction(rho)))
 
 
 @pytest.mark.parametrize("n", [300, 3000, 50_000, 10**7])
@@ -213,7 +213,7 @@ def test_shares_of_a_plan_add_up_to_the_budget(n, n_pub, method, law):
     shape = Shape(
         dim=6, n_pub=n_pub, n_components=4, min_weight=0.125, mode="practical", failure_prob=0.1
     )
-    plan = soft_em.RoundPlan.of(METHODS[method], shape, n, spending)
+    plan = soft_em.EmRoundPlan.of(METHODS[method], shape, n, spending)
     rounds = (plan.starts * plan.race + plan.more) * plan.early + plan.last
     choices = plan.choice * (2 if plan.noisy else 1)
     counted = soft_em.fit.count_share(spending)

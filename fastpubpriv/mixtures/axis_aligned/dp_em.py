@@ -20,7 +20,7 @@ from fastpubpriv.mixtures.fit import count_draws, gaussian_tv
 from fastpubpriv.mixtures.public_em import PublicFit, axis_aligned_start, grouped_fit, likeliest_fit
 from fastpubpriv.mixtures.separated.soft_em import (
     MOST_ROUNDS,
-    RoundPlan,
+    EmRoundPlan,
     budget_noise,
     run_rounds,
 )
@@ -60,7 +60,7 @@ def plan_of(
     spending: Spending,
     *,
     known_std: bool = False,
-) -> RoundPlan:
+) -> EmRoundPlan:
     """Plan the rounds by public numbers; k-means groups are a second start where races are cheap."""
     noise = whole_noise(dim, spending, known_std=known_std, wider=tuning.AXIS_EARLY_CLIP)
     races = (
@@ -69,7 +69,7 @@ def plan_of(
         and min(dim, k) > 1
         and budget_noise(dim, k, n, spending) <= tuning.NOISY
     )
-    return RoundPlan.of_noise(
+    return EmRoundPlan.of_noise(
         noise * math.sqrt(2.0 * dim) * k / n,
         2 if races else 1,
         n=n,

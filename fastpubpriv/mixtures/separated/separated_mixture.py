@@ -42,7 +42,7 @@ from fastpubpriv.mixtures.separated.public_shapes import (
     refuse_too_much,
 )
 from fastpubpriv.mixtures.separated.searches import SearchMethod, Shape
-from fastpubpriv.mixtures.separated.soft_em import RoundPlan
+from fastpubpriv.mixtures.separated.soft_em import EmRoundPlan
 from fastpubpriv.privacy import Budget, Ledger
 from fastpubpriv.privacy.calibrated_budget import has_delta
 from fastpubpriv.privacy.spending import noise_of
@@ -316,7 +316,9 @@ def _learn_in_theory(
     """Run a search and estimate a Gaussian for each leaf, with the constants of the proofs."""
     k = shape.n_components
     dim = shape.dim
-    draws = searches.search_draws(chosen, shape) + leaf_draws(dim, k) + fit.count_draws(k)
+    draws = searches.search_draws(chosen, shape)
+    draws += leaf_draws(dim, k)
+    draws += fit.count_draws(k)
     run = session.start("learn_separated_mixture", rows, budget, draws=draws, **options)
     counted = fit.count_share(run.account.spending)
     search_share = searches.search_share(chosen, shape)
@@ -326,7 +328,8 @@ def _learn_in_theory(
     searches.check_search_grids(chosen, shape, rows.n, of_search)
     check_leaf_grids(dim, rows.n, k, of_leaves)
     expected = rows.n * shape.min_weight
-    warn_if_hopeless(run, expected, lifted_errors(shape, expected, of_leaves))
+    predicted = lifted_errors(shape, expected, of_leaves)
+    warn_if_hopeless(run, expected, predicted)
     with run.paid():
         clustering = searches.find_components(run, public, shape, chosen, of_search.allowance)
         frames = leaf_frames(
@@ -356,8 +359,8 @@ def _learn_in_theory(
 
 
 def rounds_of(
-    run: Session, public: FloatArray, shape: Shape, plan: RoundPlan, starts: list[StartState]
-) -> tuple[RoundPlan, list[StartState], float]:
+    run: Session, public: FloatArray, shape: Shape, plan: EmRoundPlan, starts: list[StartState]
+) -> tuple[EmRoundPlan, list[StartState], float]:
     """Return plan and starts; for a noisy plan and public rows without correlations within components, the axis-aligned
     ones. Last, the relative covariance error by correlations that chance among public rows may hide; 0 for full covariances.
     """
@@ -395,13 +398,15 @@ def _learn_rounds(
         public = without_far(public, k, shape.min_weight)
     shape = replace(shape, n_pub=len(public))
     starts = [] if leaves else soft_em.public_starts(public, shape)
-    draws = searches.search_draws(chosen, shape) + soft_em.soft_draws(dim, k)
+    draws = searches.search_draws(chosen, shape)
+    draws += soft_em.soft_draws(dim, k)
     run = session.start("learn_separated_mixture", rows, budget, draws=draws, **options)
-    plan = soft_em.RoundPlan.of(chosen, shape, n, run.account.spending)
+    plan = soft_em.EmRoundPlan.of(chosen, shape, n, run.account.spending)
     searches.check_search_grids(chosen, shape, n, plan.spending.part(plan.search))
     soft_em.check_soft_grids(plan, shape, n)
     expected = n * shape.min_weight
-    warn_if_hopeless(run, expected, plan.predicted(dim, expected))
+    predicted = plan.predicted(dim, expected)
+    warn_if_hopeless(run, expected, predicted)
     plan, starts, hidden = rounds_of(run, public, shape, plan, starts)
     prepare(plan.rounds * plan.early_rows + n, k * dim**2)
     with run.paid(), np.errstate(all="ignore"):  # values of any magnitude
@@ -416,12 +421,12 @@ def _learn_rounds(
                 "clustering_share": float(plan.search),
             }
         facts = {"far_public_rows": n_pub - len(public), **facts}
-        predicted = fit.gaussian_tv(*state.errors)
+        tv_errors = fit.gaussian_tv(*state.errors)
         learnt = _result_of_rounds(run, state, limits.weight_floor, n_pub, facts)
         reasons = soft_em.component_reasons(state, guarded=facts["guarded"])
         learnt = replace(learnt, part_reasons=reasons, method=chosen.name)
         learnt = bounded(learnt, limits.box)
-        return fit.with_fit(run, learnt, public, predicted, asked=shape.n_components)
+        return fit.with_fit(run, learnt, public, tv_errors, asked=shape.n_components)
 
 
 def _learn_without_public(

@@ -127,7 +127,7 @@ def count_public_starts(shape: Shape) -> int:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RoundPlan:
+class EmRoundPlan:
     """Budget shares and numbers of rounds, from public numbers."""
 
     noise: float  # `budget_noise`
@@ -153,7 +153,7 @@ class RoundPlan:
         return predicted_errors(dim, rows, self.spending, self.last)
 
     @classmethod
-    def of(cls, method: SearchMethod, shape: Shape, n: int, spending: Spending) -> RoundPlan:
+    def of(cls, method: SearchMethod, shape: Shape, n: int, spending: Spending) -> EmRoundPlan:
         """Return the plan of full covariances, from the sizes and the budget."""
         dim = shape.dim
         k = shape.n_components
@@ -174,7 +174,7 @@ class RoundPlan:
         spending: Spending,
         search: Fraction = Fraction(0),
         diagonal: bool = False,
-    ) -> RoundPlan:
+    ) -> EmRoundPlan:
         """Return the plan for a `budget_noise`; `entries` is the number of entries of all covariances."""
         noisy = noise > tuning.NOISY
         share = early_share(noise, spending, diagonal=diagonal)
@@ -212,7 +212,7 @@ def soft_draws(dim: int, k: int) -> int:
     return MOST_ROUNDS * k * (dim + 1) ** 2 + 16 + fit.count_draws(k)
 
 
-def check_choice(plan: RoundPlan, n: int) -> None:
+def check_choice(plan: EmRoundPlan, n: int) -> None:
     """Raise, before the debit, if noisy scores of starts have no integer grid; a selection needs none."""
     has_scores = plan.spending.by_tail(True, False)
     if has_scores and plan.starts > 1:
@@ -221,7 +221,7 @@ def check_choice(plan: RoundPlan, n: int) -> None:
             plan.spending.part(share).grid("count", candidates, 4 * n)
 
 
-def check_soft_grids(plan: RoundPlan, shape: Shape, n: int) -> None:
+def check_soft_grids(plan: EmRoundPlan, shape: Shape, n: int) -> None:
     """Raise, before the debit, if a round, a choice or the count has no integer grid."""
     check_choice(plan, n)
     k = shape.n_components
@@ -269,7 +269,7 @@ def correlation_excess(public: FloatArray, at: GaussianMixture) -> tuple[float, 
 
 
 def start_of_search(
-    run: Session, public: FloatArray, shape: Shape, method: SearchMethod, plan: RoundPlan
+    run: Session, public: FloatArray, shape: Shape, method: SearchMethod, plan: EmRoundPlan
 ) -> StartState:
     """Return the start from the leaves of a private search."""
     cost = run.account.allowance * plan.search
@@ -355,7 +355,7 @@ def some_rows(run: Session, count: int) -> Session:
 
 
 def run_rounds(
-    run: Session, public: FloatArray, plan: RoundPlan, starts: list[StartState]
+    run: Session, public: FloatArray, plan: EmRoundPlan, starts: list[StartState]
 ) -> tuple[StartState, dict[str, Any]]:
     """Make all releases but those of a search and the count of the fit; return the final state and its diagnostics."""
     if plan.noisy and starts[0].clustering is None and plan.early_rows <= len(public):
@@ -401,7 +401,7 @@ def with_public_gaussians(state: StartState, start: StartState) -> StartState:
     return replace(state, at=at, errors=errors)
 
 
-def unchanged(plan: RoundPlan, starts: list[StartState]) -> tuple[StartState, dict[str, Any]]:
+def unchanged(plan: EmRoundPlan, starts: list[StartState]) -> tuple[StartState, dict[str, Any]]:
     """Return the first public fit as the final state, where few and noisy rows would not improve on it, and its diagnostics."""
     start = starts[0]
     weights = start.at.weights
