@@ -266,19 +266,9 @@ def statistic_dim(components: int, dim: int, *, known_std: bool) -> int:
     return components * (1 + dim * (1 if known_std else 2))
 
 
-def label_shares(rows: Any, labels: RowTree, components: int) -> FloatArray:
-    """Return the component of each row (n, dim) by the labels of a tree, as shares 0 or 1, (components, n)."""
-    reached = np.empty(len(rows), dtype=np.int32)
-    tree_assign(rows, labels, reached)
-    shares: FloatArray = (reached == np.arange(components)[:, None]) * 1.0
-    return shares
-
-
-def row_statistic(
-    chunk: Any, at: GaussianMixture, radii: Radii, labels: RowTree | None = None
-) -> FloatArray:
+def row_statistic(chunk: Any, at: GaussianMixture, radii: Radii) -> FloatArray:
     """Return the statistic of each row of a chunk (n, dim), (n, statistic_dim): shares, first, then second moments by component."""
-    # With r_c the posterior of component c, or its share by `labels`, and z_c the standardized row: r_c times (a, z_c,
+    # With r_c the posterior of component c, and z_c the standardized row: r_c times (a, z_c,
     # (z_c^2 - 1) / sqrt 2), the last two clipped; zeros where an entry is not finite. Sums have one fixed order, so that the
     # statistic of a row does not depend on other rows.
     count, dim = chunk.shape
@@ -293,12 +283,9 @@ def row_statistic(
             distances = rows.distances(
                 part if part.strides[1] == part.itemsize else np.ascontiguousarray(part)
             )
-            if labels is None:
-                joint = constants[:, None] - 0.5 * distances[0]
-                share = np.exp(joint - np.maximum.reduce(joint, axis=0))
-                share /= group_covariances.total(share)
-            else:
-                share = label_shares(part, labels, len(at.weights))
+            joint = constants[:, None] - 0.5 * distances[0]
+            share = np.exp(joint - np.maximum.reduce(joint, axis=0))
+            share /= group_covariances.total(share)
             rows.moments(
                 distances,
                 share,
@@ -316,10 +303,8 @@ def axis_e_step(
     known_std = state.known_std
     k, dim = at.means.shape
     wider = tuning.AXIS_EARLY_CLIP if state.rounds < tuning.EARLY_ROUNDS else 1.0
-    if state.labels is not None:
-        wider = tuning.AXIS_LABELED_CLIP
     radii = Radii.of(dim, known_std=known_std, wider=wider)
-    statistic = partial(row_statistic, at=at, radii=radii, labels=state.labels)
+    statistic = partial(row_statistic, at=at, radii=radii)
     # The component of each entry of a row's statistic; norms of components' entries sum to at most the radius.
     component_of = np.concatenate(
         [np.arange(k), np.tile(np.repeat(np.arange(k), dim), 1 if known_std else 2)]

@@ -11,11 +11,7 @@ from fractions import Fraction
 from typing import NamedTuple
 
 # ---- Searches for separated components (`pytest tests/mixtures/test_cluster_tree.py`).
-SEARCH_SHARE = Fraction(3, 10)  # share of a search that is not combined with other starts
-SEARCHES: dict[str, Fraction] = {
-    "one_shot": Fraction(2, 25),
-    "tree": Fraction(1, 10),
-}  # share of a search that gives one of several starts
+SEARCH_SHARE = Fraction(3, 10)  # share of a search
 # share of the principal directions in the cost of a node; histograms get the rest
 DIRECTIONS_SHARE = Fraction(7, 10)
 CLIP_MARGIN = 1.15  # clip radius over the distance of the farthest public row of a node
@@ -72,7 +68,7 @@ LEAST_VARIANCE = 1e-14  # minimum variance over a column's variance
 
 # ---- Rounds of soft EM: the plan.
 CHOICE = Fraction(1, 50)  # share of a choice among starts
-TREE_START_ROWS = 20  # public rows per component below which the tree's labels are a start
+KMEANS_START_ROWS = 20  # public rows per component below which their k-means groups are a start
 # minimum public rows per component and column for pooling them with the moments of a round
 POOLED_ROWS = 3
 # Relative noise of an early round, and bounds of its share; where there are two, for Gaussian and for exponential tails. The latter
@@ -82,7 +78,7 @@ LEAST_EARLY = 1.0 / 60.0
 MOST_EARLY = 1.0 / 16.0, 1.0 / 4.0
 DIAGONAL_EARLY = 1.0, 0.5  # factor of MOST_EARLY in rounds of variances alone
 # Relative noise of the whole budget above which it is reserved for the last round: starts are compared without early rounds, and
-# only the rounds that need a wide clip radius precede it. Pooled public rows are then a better start than a search.
+# only the rounds that need a wide clip radius precede it.
 NOISY = 0.4
 # maximum share of early rounds, and maximum rounds of the chosen start
 BEFORE_LAST = 0.3
@@ -103,9 +99,8 @@ INSIDE = 0.95  # share of a component's rows within the clip radius
 # Squared clip radius of early rounds, and of a first round by labels, over that of the last round.
 EARLY_CLIP = 1.6
 LABELED_CLIP = 4.0
-# the same ratios of the clip radius itself, in axis-aligned rounds
+# of the clip radius itself, in early axis-aligned rounds
 AXIS_EARLY_CLIP = 1.25
-AXIS_LABELED_CLIP = 1.5
 LIFT = 0.35  # squared constant coordinate of a lifted row, over the squared clip radius
 CLIP_NATS = 4.0  # clip of log densities in a choice among starts
 MOST_CHANGE = 0.1, 12.0  # minimum and maximum factor by which a round changes variances

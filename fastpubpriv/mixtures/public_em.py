@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import heapq
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from enum import Enum
 from typing import Any
 
@@ -19,7 +19,13 @@ from fastpubpriv._types import FloatArray, IntArray
 from fastpubpriv.errors import InputError
 from fastpubpriv.mixtures import mixture_tuning as tuning
 from fastpubpriv.mixtures.gaussian_mixture import GaussianMixture
-from fastpubpriv.mixtures.separated.public_shapes import SEED, kmeans, nearest_centers
+from fastpubpriv.mixtures.separated.public_shapes import (
+    SEED,
+    column_scaling,
+    kmeans,
+    kmeans_groups,
+    nearest_centers,
+)
 from fastpubpriv.results.public_draws import draw_uniforms
 
 
@@ -30,6 +36,9 @@ class ComponentShape(Enum):
     DIAGONAL = "diagonal"
     KNOWN = "known"  # deviations of one
 
+
+# (public rows, number of components, kind) -> their fit
+PublicFit = Callable[[FloatArray, int, ComponentShape], GaussianMixture]
 
 ALL_EQUAL = "all public rows are equal, so they say nothing about scale; pass distinct public rows"
 # A column with a standard deviation below this share of its largest absolute value is constant up to rounding.
@@ -64,10 +73,13 @@ def without_far(public: FloatArray, k: int, min_weight: float = 0.0) -> FloatArr
     return public[near] if np.ptp(public[near], axis=0).any() else public
 
 
-def maximized(
+def weighted_gaussians(
     rows: FloatArray, share: FloatArray, column: FloatArray, kind: ComponentShape
 ) -> GaussianMixture:
-    """M step for responsibilities (m, k), with variances shrunk to column / k^(2 / dim) and correlations of few rows to zero."""
+    """Gaussians of rows weighted by responsibilities (m, k): the M step.
+
+    Variances are shrunk to column / k^(2 / dim), and correlations of few rows to zero.
+    """
     # `column` (dim,) are the variances of the columns.
     m, dim = rows.shape
     k = share.shape[1]
@@ -119,14 +131,14 @@ def responsibilities(rows: FloatArray, at: GaussianMixture) -> tuple[FloatArray,
     return share / sums, float((top + np.log(sums)).sum())
 
 
-def improved(
+def run_em(
     rows: FloatArray, at: GaussianMixture, steps: int, kind: ComponentShape, *, least: float
 ) -> tuple[GaussianMixture, float]:
     """Run at most `steps` of EM; return the fit and its log likelihood minus a penalty for components of under `least` rows."""
     column = column_variances(rows)[0]
     share, likelihood = responsibilities(rows, at)
     for _ in range(steps):
-        at = maximized(rows, share, column, kind)
+        at = weighted_gaussians(rows, share, column, kind)
         before = likelihood
         share, likelihood = responsibilities(rows, at)
         if abs(likelihood - before) <= tuning.SETTLED_FIT * len(rows):
@@ -197,15 +209,16 @@ def public_fits(
     column = column_variances(few)[0]
     least = tuning.LEAST_PART * min_weight
     starts = (
-        maximized(few, np.eye(k)[labels], column, start) for labels in starting_labels(few, k)
+        weighted_gaussians(few, np.eye(k)[labels], column, start)
+        for labels in starting_labels(few, k)
     )
-    tried = (improved(few, at, tuning.SHORT_STEPS, start, least=least * len(few)) for at in starts)
+    tried = (run_em(few, at, tuning.SHORT_STEPS, start, least=least * len(few)) for at in starts)
     best = [at for at, _ in heapq.nlargest(tuning.KEPT, tried, key=lambda each: each[1])]
     fitted = []
     for kind in kinds:
         continued = [at.full for at in best] if kind is ComponentShape.FULL else best
         fits = (
-            improved(rows, at, tuning.LONG_STEPS, kind, least=least * len(rows)) for at in continued
+            run_em(rows, at, tuning.LONG_STEPS, kind, least=least * len(rows)) for at in continued
         )
         fitted.append(max(fits, key=lambda each: each[1])[0].mapped(center, scale))
     return fitted
@@ -215,7 +228,7 @@ def labeled_fit(public: FloatArray, labels: Any, k: int, kind: ComponentShape) -
     """M step of public rows with labels 0 ... k - 1, in data units; a label without a row is a component amid all rows."""
     center, scale = units_of(public, kind)
     rows = (public - center) / scale
-    at = maximized(rows, np.eye(k)[labels], column_variances(rows)[0], kind)
+    at = weighted_gaussians(rows, np.eye(k)[labels], column_variances(rows)[0], kind)
     if kind is not ComponentShape.KNOWN and len(rows) < tuning.FEWEST_ROWS * k:
         away = np.square(at.means[:, None] - at.means).sum(axis=2)
         nearest = np.where(away > 0.0, away, np.inf).min(axis=1)
@@ -226,6 +239,17 @@ def labeled_fit(public: FloatArray, labels: Any, k: int, kind: ComponentShape) -
     return at.mapped(center, scale)
 
 
+def grouped_fit(public: FloatArray, k: int, kind: ComponentShape) -> GaussianMixture:
+    """Return the Gaussians of k-means groups of public rows, in data units."""
+    labels = kmeans_groups(public, k, column_scaling(public, k))
+    return labeled_fit(public, labels, k, kind)
+
+
+def likeliest_fit(public: FloatArray, k: int, kind: ComponentShape) -> GaussianMixture:
+    """Return the most likely fit to public rows of one kind, in data units."""
+    return public_fits(public, k, 0.5 / k, (kind,))[0]
+
+
 def units_of(public: FloatArray, kind: ComponentShape) -> tuple[FloatArray, FloatArray]:
     """Return center and scale (dim,) of the columns of public rows; the scale is one if deviations are known."""
     center = public.mean(axis=0)
@@ -234,8 +258,10 @@ def units_of(public: FloatArray, kind: ComponentShape) -> tuple[FloatArray, Floa
     return center, np.sqrt(column_variances(public)[0])
 
 
-def axis_aligned_start(public: FloatArray, k: int, *, known_std: bool) -> GaussianMixture:
-    """Return the most likely axis-aligned fit to public rows, equal or not. Raise on overflow."""
+def axis_aligned_start(
+    public: FloatArray, k: int, *, known_std: bool, fit: PublicFit = likeliest_fit
+) -> GaussianMixture:
+    """Return an axis-aligned fit to public rows, equal or not, by default the most likely one. Raise on overflow."""
     with np.errstate(over="ignore"):
         center = public.mean(axis=0)
         scale = np.ones(public.shape[1]) if known_std else public.std(axis=0)
@@ -247,7 +273,7 @@ def axis_aligned_start(public: FloatArray, k: int, *, known_std: bool) -> Gaussi
     rows = (public - center) / scale
     if np.ptp(rows, axis=0).any():
         kind = ComponentShape.KNOWN if known_std else ComponentShape.DIAGONAL
-        at = public_fits(rows, k, 0.5 / k, (kind,))[0].normalized
+        at = fit(rows, k, kind).normalized
     else:
         at = GaussianMixture(
             np.full(k, 1.0 / k), np.tile(rows[0], (k, 1)), np.ones((k, len(scale)))

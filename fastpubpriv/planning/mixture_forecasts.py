@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import math
-from fractions import Fraction
 from typing import Any, get_args
 
 from fastpubpriv import validation
@@ -20,7 +19,7 @@ from fastpubpriv.mixtures.list_decoding.results import mixture_sizes, wanted_acc
 from fastpubpriv.mixtures.select import select_hypothesis
 from fastpubpriv.mixtures.separated import leaf_gaussians, searches, without_public
 from fastpubpriv.mixtures.separated import separated_mixture as separated
-from fastpubpriv.mixtures.separated.soft_em import SoftPlan, soft_draws
+from fastpubpriv.mixtures.separated.soft_em import EmRoundPlan, soft_draws
 from fastpubpriv.planning.tasks import Forecast, defaults_of
 from fastpubpriv.privacy import Budget
 from fastpubpriv.privacy.calibrated_budget import has_delta
@@ -193,14 +192,14 @@ def plan_separated_mixture(
     def from_public_rows(n_priv: int, budget: Budget) -> PredictedError:
         chosen = searches.choose_method(wanted, shape, noise_of(budget))
         depth = searches.tree_depth(chosen, shape)
+        share = searches.search_share(chosen, shape)
         rows = n_priv * weight
         draws = searches.search_draws(chosen, shape)
         details = {"public_rows_worst_case": public_rows_for(k, weight, failure_prob)}
         if mode == "practical":
             spending = spending_of(budget, draws + soft_draws(dim, k))
-            plan = SoftPlan.of(chosen, shape, n_priv, spending)
+            plan = EmRoundPlan.of(chosen, shape, n_priv, spending)
             error = plan.predicted(dim, rows)
-            share = sum(plan.searches.values(), Fraction(0))
             details["starts"] = float(plan.starts)
             details["rounds"] = plan.rounds + 1.0
             details["last_share"] = float(plan.last)
@@ -208,10 +207,9 @@ def plan_separated_mixture(
             spending = spending_of(
                 budget, draws + leaf_gaussians.leaf_draws(dim, k) + count_draws(k)
             )
-            share = tuning.SEARCH_SHARE if depth else Fraction(0)
             of_leaves = spending.part(1 - share - count_share(spending))
             error = leaf_gaussians.lifted_errors(shape, rows, of_leaves)
-        if depth and not chosen.soft:
+        if depth:
             # Spectral norm of the noise on the second moment of unit rows, divided by the rows of the smallest component.
             noise = spending.std("moment", dim, share / depth * chosen.directions_share)
             details["search_depth"] = float(depth)

@@ -285,7 +285,7 @@ def test_em_climbs_and_recovers(kind):
     at = at.full if kind is public_em.ComponentShape.FULL else at
     share, last = public_em.responsibilities(rows, at)
     for _ in range(30):
-        at = public_em.maximized(rows, share, rows.var(axis=0), kind)
+        at = public_em.weighted_gaussians(rows, share, rows.var(axis=0), kind)
         share, now = public_em.responsibilities(rows, at)
         assert now > last - 0.1  # variances are shrunk by two rows, weights by half a row
         last = now

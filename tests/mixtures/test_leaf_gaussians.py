@@ -19,9 +19,9 @@ from fastpubpriv.mixtures.separated.leaf_gaussians import (
     leaf_costs,
     leaf_draws,
     leaf_frames,
-    learn_leaves,
+    release_leaf_gaussians,
 )
-from fastpubpriv.mixtures.separated.search_state import ClusterTree
+from fastpubpriv.mixtures.separated.search_state import Clustering, ClusterTree
 from fastpubpriv.privacy.spending import GaussianSpending, LaplaceSpending
 from fastpubpriv.release.transcript import recording
 
@@ -74,8 +74,10 @@ class Mixture:
         draws = leaf_draws(self.dim, self.k)
         run = opened(rows, budget, draws=draws, random_state=random_state, threads=threads)
         frames = self.frames() if frames is None else frames
-        learned = learn_leaves(
-            run, self.tree, self.tree.leaves, frames, spending=run.account.spending, **options
+        leaves = self.tree.leaves
+        found = Clustering(tree=self.tree, leaves=leaves, scales=(30.0,) * self.k, depth=0)
+        learned = release_leaf_gaussians(
+            run, found, frames, spending=run.account.spending, **options
         )
         return run, facts_of(learned)
 
@@ -182,7 +184,8 @@ def test_nodes_that_are_not_leaves_can_be_estimated(mixture):
     tree = tree.split_nearest(1, origin=np.zeros(4), projection=None, centers=mixture.means[:2])
     frames = leaf_frames(tree, (1,), mixture.public, radii=[30.0])
     run = opened(mixture.private, ZCDP(1), draws=leaf_draws(4, 1))
-    learned = facts_of(learn_leaves(run, tree, (1,), frames, spending=run.account.spending))
+    found = Clustering(tree=tree, leaves=(1,), scales=(30.0,), depth=0)
+    learned = facts_of(release_leaf_gaussians(run, found, frames, spending=run.account.spending))
     assert not any(learned.part_reasons)
     # Forty thousand rows, mean half-way, variance 100 along the line between the two.
     np.testing.assert_allclose(learned.counts, 40_000, rtol=0.02)

@@ -233,6 +233,7 @@ def test_baseline_without_public_rows():
     assert result.method == "no_public_baseline"
     assert matched(result.tree.assign(rows), labels) > 0.98
     assert errors_of(result, two)[1].max() < 0.5
+    assert result.status == "ok"
     raises(
         BudgetError,
         "PureDP",
@@ -242,6 +243,15 @@ def test_baseline_without_public_rows():
         radius=40.0,
         budget=PureDP(1),
     )
+
+
+def test_baseline_shows_a_component_that_stands_for_two():
+    """With one cluster for two components its mean lies between them; the count of the fit tells."""
+    two = separated(np.random.default_rng(11), 2, 2, 20.0)
+    rows, _ = two.draw(np.random.default_rng(12), 40_000)
+    result = no_public_baseline(rows, n_components=1, radius=40.0, budget=ZCDP(5), progress=False)
+    assert result.part_reasons == (("poor_fit",),)
+    assert result.fit_interval[0] > 0.15
 
 
 # ---- Bad arguments are refused before anything is paid; bad private content is silent; odd public rows give fewer components.

@@ -199,7 +199,7 @@ def plan_of(dim, k, n, n_pub, rho):
     shape = Shape(
         dim=dim, n_pub=n_pub, n_components=k, min_weight=0.5 / k, mode="practical", failure_prob=0.1
     )
-    return soft_em.SoftPlan.of(METHODS["soft_em"], shape, n, GaussianSpending(Fraction(rho)))
+    return soft_em.EmRoundPlan.of(METHODS["soft_em"], shape, n, GaussianSpending(Fraction(rho)))
 
 
 @pytest.mark.parametrize("n", [300, 3000, 50_000, 10**7])
@@ -213,11 +213,11 @@ def test_shares_of_a_plan_add_up_to_the_budget(n, n_pub, method, law):
     shape = Shape(
         dim=6, n_pub=n_pub, n_components=4, min_weight=0.125, mode="practical", failure_prob=0.1
     )
-    plan = soft_em.SoftPlan.of(METHODS[method], shape, n, spending)
+    plan = soft_em.EmRoundPlan.of(METHODS[method], shape, n, spending)
     rounds = (plan.starts * plan.race + plan.more) * plan.early + plan.last
     choices = plan.choice * (2 if plan.noisy else 1)
     counted = soft_em.fit.count_share(spending)
-    assert rounds + choices + sum(plan.searches.values()) + counted == 1
+    assert rounds + choices + plan.search + counted == 1
     assert plan.last > Fraction(1, 10)
     assert plan.starts * plan.race + plan.more + 1 <= soft_em.MOST_ROUNDS
 
@@ -227,33 +227,37 @@ def test_shares_of_a_plan_add_up_to_the_budget(n, n_pub, method, law):
 def test_releases_cost_the_budget_whichever_start_wins(monkeypatch, n, n_pub, budget):
     monkeypatch.setattr(tuning, "SETTLED", 0.0)  # a start that settles leaves rounds unspent
     transcripts = []
-    honest = soft_em.choose
+    honest = soft_em.choose_start
     for winner in (0, 1):
 
         def forced(run, states, *, share, name, winner=winner):
             honest(run, states, share=share, name=name)
             return states[winner]
 
-        monkeypatch.setattr(soft_em, "choose", forced)
+        monkeypatch.setattr(soft_em, "choose_start", forced)
         with recording() as transcript:
             learned(MIXTURE, 5, n=n, n_pub=n_pub, budget=budget)
         transcripts.append([(call.name, call.event) for call in transcript.calls])
-    # Searches may end early; every other release is the same.
-    rounds = [[each for each in calls if not each[0].startswith("node")] for calls in transcripts]
-    assert [event for _, event in rounds[0]] == [event for _, event in rounds[1]]
+    first, second = transcripts
+    assert [event for _, event in first] == [event for _, event in second]
     allowance = spending_of(budget, soft_em.soft_draws(4, 3)).allowance
-    plan = plan_of(4, 3, n, n_pub, allowance)
-    paid = sum(event.rho for _, event in rounds[0]) + allowance * sum(plan.searches.values())
+    paid = sum(event.rho for _, event in first)
     assert Fraction(97, 100) * allowance < paid <= allowance
 
 
 def test_a_noisy_plan_keeps_its_budget_for_the_last_round():
     # 20 columns, 4 components, 20,000 rows: the whole budget leaves more noise than a covariance has size.
-    many, few = (plan_of(20, 4, 20_000, n_pub, 0.028) for n_pub in (400, 80))
-    assert (many.noisy, [*many.searches], [*few.searches]) == (True, [], ["one_shot"])
-    assert many.last > few.last > Fraction(7, 10)
-    assert [*plan_of(20, 4, 20_000, 400, 0.5).searches] == ["one_shot"]
-    assert [*plan_of(20, 4, 20_000, 60, 5.0).searches] == ["one_shot", "tree"]
+    plan = plan_of(20, 4, 20_000, 400, 0.028)
+    assert plan.noisy
+    assert plan.last > Fraction(7, 10)
+    assert not plan_of(20, 4, 20_000, 400, 0.5).noisy
+
+
+@pytest.mark.parametrize("rho", [0.028, 0.5])
+def test_groups_of_few_public_rows_are_a_third_start(rho):
+    assert plan_of(20, 4, 20_000, 80, rho).starts == 2
+    assert plan_of(20, 4, 20_000, 79, rho).starts == 3
+    assert plan_of(20, 1, 20_000, 5, rho).starts == 2
 
 
 @pytest.mark.parametrize(("made", "seeds", "n", "n_pub", "budget", "bound"), [

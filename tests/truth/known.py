@@ -46,7 +46,6 @@ def is_part(argument: str, case: str) -> bool:
 LINE = "the counted line of a column"
 MOMENTS = "rounds of second moments"
 REGRESSION = "the regression machine"
-MIXTURES = "one mixture"
 
 KNOWN: tuple[Known, ...] = (
     # A known covariance is believed: skewed columns get no reason for what the ball clips.
@@ -76,9 +75,4 @@ KNOWN: tuple[Known, ...] = (
     # Not yet seen to be repaired: methods that are named beside shifted public rows, and 20 public rows of classes.
     Known("train poisson", "prediction", ("method",), REGRESSION),
     Known("train smooth_hinge", "prediction", ("x_pub=p.head(20)",), REGRESSION),
-    # Components that stand for several, or that are never ok.
-    Known("no_public_baseline", "far", (), MIXTURES),
-    Known("no_public_baseline", "coverage component", (), MIXTURES),
-    Known("learn_separated_mixture", "coverage component", ("mode='theory'",), MIXTURES),
-    Known("learn_separated_mixture", "far", ("mode='theory'",), MIXTURES),
 )

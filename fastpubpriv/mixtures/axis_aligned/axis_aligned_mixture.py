@@ -223,8 +223,8 @@ def learn_axis_aligned_mixture(
       delta); within bounds and without a delta, counts of cells of all rows take the place of the blocks;
     - "sketch": such blocks, or counts of cells, for the range; on the other rows counts, second moments of groups, and sums of
       bounded statistics;
-    - "dp_em": public shares of the budget for the private search of `learn_separated_mixture`, for sums of clipped statistics
-      in each round, and for choices, or noisy scores, among starts and rounds;
+    - "dp_em": public shares of the budget for sums of clipped statistics in each round, and for choices, or noisy scores, among
+      starts and rounds;
     - "list_decoding": stable histograms and one choice, on disjoint blocks of rows;
     - always a count of the fit, for a fiftieth of the budget (of an epsilon, a twentieth; in "list_decoding", of the block of
       the choice); "cells" reads the fit off its cells, and near public rows spends that part only where these cannot show it.
@@ -256,8 +256,8 @@ def learn_axis_aligned_mixture(
       apart in each, with 40,000 rows, epsilon = 1, delta = 1e-6: total variation .014. With k components in many columns, below
       20,000 rows, some may be missed, which the reasons say. With a delta `bounds` clip the means and do not
       replace the range stages; without one they are the range: at rho = 0.1 such components are within .012.
-    - "dp_em", for several columns: EM started from the public rows, whose components may differ in scale by any factor, and from
-      the labels of an inexpensive private search; continued on both, for any budget.
+    - "dp_em", for several columns: EM started from the likeliest fit to the public rows, whose components may differ in scale by
+      any factor, and from their k-means groups; continued on public and private rows, for any budget.
     - "list_decoding": the paper's algorithm with its constants, where it is feasible; `plan("axis_aligned_mixture", ...)` has
       numbers.
 

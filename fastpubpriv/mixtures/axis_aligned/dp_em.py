@@ -17,15 +17,12 @@ from fastpubpriv.mixtures.axis_aligned import axis_method
 from fastpubpriv.mixtures.axis_aligned.axis_method import AxisMethod, LearnedMixture, Task
 from fastpubpriv.mixtures.em_rounds import Radii, StartState, public_errors, statistic_dim
 from fastpubpriv.mixtures.fit import count_draws, gaussian_tv
-from fastpubpriv.mixtures.public_em import axis_aligned_start
-from fastpubpriv.mixtures.separated.searches import MOST_CELLS, Shape
+from fastpubpriv.mixtures.public_em import PublicFit, axis_aligned_start, grouped_fit, likeliest_fit
 from fastpubpriv.mixtures.separated.soft_em import (
     MOST_ROUNDS,
-    SoftPlan,
+    EmRoundPlan,
     budget_noise,
-    check_searches,
-    first_searches,
-    learn_rounds,
+    run_rounds,
 )
 from fastpubpriv.privacy import Budget
 from fastpubpriv.privacy.spending import Spending, spending_of
@@ -60,31 +57,34 @@ def plan_of(
     dim: int,
     k: int,
     n: int,
-    n_pub: int,
     spending: Spending,
     *,
     known_std: bool = False,
-) -> SoftPlan:
-    """Plan the rounds from public numbers; searches are added to the public start if full covariances would not be too noisy."""
+) -> EmRoundPlan:
+    """Plan the rounds by public numbers; k-means groups are a second start where races are cheap."""
     noise = whole_noise(dim, spending, known_std=known_std, wider=tuning.AXIS_EARLY_CLIP)
-    searched = (
+    races = (
         spending.carries_trees
         and not known_std
         and min(dim, k) > 1
         and budget_noise(dim, k, n, spending) <= tuning.NOISY
     )
-    searches: dict[str, Fraction] = {}
-    if searched:
-        searches = first_searches(2 if n_pub < tuning.TREE_START_ROWS * k else 1)
-    return SoftPlan.shared(
+    return EmRoundPlan.of_noise(
         noise * math.sqrt(2.0 * dim) * k / n,
-        1,
-        searches,
+        2 if races else 1,
         n=n,
         entries=2 * k * dim,
         spending=spending,
         diagonal=True,
     )
+
+
+def public_start(task: Task, name: str, fit: PublicFit) -> StartState:
+    """Return the start at a fit to the public rows."""
+    assert task.public is not None
+    at = axis_aligned_start(task.public, task.n_components, known_std=task.known_std, fit=fit)
+    errors = public_errors(at.weights, *task.public.shape, diagonal=True)
+    return StartState(name=name, at=at, errors=errors, known_std=task.known_std)
 
 
 def learn(task: Task) -> LearnedMixture:
@@ -97,14 +97,9 @@ def learn(task: Task) -> LearnedMixture:
     dim = run.rows.dim
     k = task.n_components
     known_std = task.known_std
-    at = axis_aligned_start(public, k, known_std=known_std)
-    sizes = {"dim": dim, "n_pub": len(public), "n_components": k}
-    shape = Shape(
-        **sizes, min_weight=task.min_weight, mode="practical", failure_prob=task.failure_prob
-    )
-    plan = plan_of(dim, k, n, len(public), account.spending, known_std=known_std)
+    starts = [public_start(task, "public", likeliest_fit)]
+    plan = plan_of(dim, k, n, account.spending, known_std=known_std)
     check(account, n, dim, k, known_std=known_std, shares=[plan.early, plan.last])
-    check_searches(plan, shape, n)
     last = whole_noise(dim, account.spending.part(plan.last), known_std=known_std)
     if (predicted := k * math.sqrt(dim) * last / n) > 1.0:
         warn(
@@ -112,9 +107,9 @@ def learn(task: Task) -> LearnedMixture:
             "budget, more private rows, or fewer components or columns",
         )
     account.open()
-    errors = public_errors(at.weights, *public.shape, diagonal=True)
-    start = StartState(name="public", at=at, errors=errors, known_std=known_std)
-    state, facts = learn_rounds(run, public, shape, plan, [start])
+    if plan.starts > 1:
+        starts.append(public_start(task, "public, k-means", grouped_fit))
+    state, facts = run_rounds(run, public, plan, starts)
     at = state.at.normalized
     low = lost_in_noise(at.weights, dim, n, len(public), state.count_std)
     learned = LearnedMixture(
@@ -128,13 +123,9 @@ def learn(task: Task) -> LearnedMixture:
 
 
 def most_draws(n: int, dim: int, components: int, *, known_std: bool) -> int:
-    """Return the maximum noise draws of a run: rounds, searches and the count."""
-    draws = (
-        MOST_ROUNDS * statistic_dim(components, dim, known_std=known_std)
-        + 16
-        + count_draws(components)
-    )
-    return draws + 2 * components * (dim**2 + tuning.ATTEMPTS * MOST_CELLS)
+    """Return the maximum noise draws of a run: rounds and the count."""
+    rounds = MOST_ROUNDS * statistic_dim(components, dim, known_std=known_std)
+    return rounds + 16 + count_draws(components)
 
 
 def predict(
@@ -142,7 +133,7 @@ def predict(
 ) -> tuple[float, dict[str, float]]:
     """Return the expected l2 error of the mean of an average component, in its standard deviations, and comparisons."""
     spending = spending_of(budget, most_draws(n, dim, components, known_std=False))
-    plan = plan_of(dim, components, n, n_pub, spending)
+    plan = plan_of(dim, components, n, spending)
     noise = whole_noise(dim, spending.part(plan.last))
     private = 1.0 / (components * n) + (noise / n) ** 2
     public = 1.0 / (components * n_pub) if n_pub else math.inf

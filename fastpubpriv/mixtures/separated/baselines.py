@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from fractions import Fraction
 from typing import Any
 
@@ -15,6 +16,7 @@ from fastpubpriv.estimators.radii import failure_probability, size
 from fastpubpriv.estimators.user_level import user_level
 from fastpubpriv.mechanisms.leaves import LeafCounts, LeafSums
 from fastpubpriv.mechanisms.sums import AffineMap, SecondMoment
+from fastpubpriv.mixtures import fit
 from fastpubpriv.mixtures import mixture_tuning as tuning
 from fastpubpriv.mixtures.public_em import (
     ComponentShape,
@@ -28,10 +30,10 @@ from fastpubpriv.mixtures.separated.leaf_gaussians import (
     check_components,
     check_leaf_grids,
     leaf_draws,
-    learn_leaves,
     lifted_errors,
-    result_of_leaves,
+    release_leaf_gaussians,
     warn_if_hopeless,
+    with_fit_of_leaves,
 )
 from fastpubpriv.mixtures.separated.public_shapes import (
     SEED,
@@ -256,7 +258,8 @@ def no_public_baseline(
     Returns
     -------
     MixtureResult
-        As of `learn_separated_mixture`, with `n_pub` 0.
+        As of `learn_separated_mixture` in mode "theory", with `n_pub` 0. `fit_distance` and the reasons show a component that
+        stands for several, where Lloyd's algorithm ended in a poor local optimum.
 
     Raises
     ------
@@ -266,10 +269,11 @@ def no_public_baseline(
     Privacy
     -------
     Protected: every private row, against replacement by any other. Public: n_priv, dim, and all arguments. Released with
-    Gaussian noise, for a third of the budget each: one second moment within the ball; in each of five iterations of Lloyd's
-    algorithm counts and sums of all clusters; and counts, second moments and sums of the final clusters.
+    Gaussian noise: a count of the fit, for a fiftieth of the budget; and, for a third of the rest each, one second moment within
+    the ball; in each of five iterations of Lloyd's algorithm counts and sums of all clusters; and counts, second moments and sums
+    of the final clusters.
 
-    Proofs: `notes/gram.md`, `notes/leaf_counts.md`, `notes/leaf_sums.md`, `notes/leaf_second_moments.md`.
+    Proofs: `notes/gram.md`, `notes/leaf_counts.md`, `notes/leaf_sums.md`, `notes/leaf_second_moments.md`, `notes/code_counts.md`.
 
     See Also
     --------
@@ -309,10 +313,16 @@ def no_public_baseline(
         "no_public_baseline",
         rows,
         budget,
-        draws=rows.dim**2 + tuning.LLOYD_ROUNDS * k * (count + 1) + leaf_draws(rows.dim, k),
+        draws=rows.dim**2
+        + tuning.LLOYD_ROUNDS * k * (count + 1)
+        + leaf_draws(rows.dim, k)
+        + fit.count_draws(k),
         **session.asked(ledger, random_state, threads, progress),
     )
-    third = run.account.spending.part(Fraction(1, 3))
+    counted = fit.count_share(run.account.spending)
+    run.account.spending.part(counted).grid("count", fit.count_draws(k), rows.n)
+    stage = (1 - counted) / 3
+    third = run.account.spending.part(stage)
     of_iteration = third.part(Fraction(1, tuning.LLOYD_ROUNDS))
     third.grid("moment", rows.dim, rows.n)
     of_iteration.grid("sum", count, rows.n)
@@ -348,15 +358,17 @@ def no_public_baseline(
         clustering = Clustering(
             tree=tree, leaves=tree.leaves, scales=(ball,) * len(centers), depth=0
         )
-        learnt = learn_leaves(
+        result = release_leaf_gaussians(
             run,
-            tree,
-            tree.leaves,
+            clustering,
             frames,
             spending=third,
             failure_prob=failure_prob,
             weight_floor=weight_floor,
         )
-        facts = {"n_components_asked": k, "clustering_share": float(2 * Fraction(1, 3))}
-        result = result_of_leaves(learnt, clustering, "no_public_baseline", 0, **facts)
+        facts = {"n_components_asked": k, "clustering_share": float(2 * stage)}
+        result = replace(
+            result, method="no_public_baseline", diagnostics={**result.diagnostics, **facts}
+        )
+        result = with_fit_of_leaves(run, result, np.zeros((0, rows.dim)), asked=k)
     return session.warned("no_public_baseline", result)

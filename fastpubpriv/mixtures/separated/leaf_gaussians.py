@@ -44,6 +44,7 @@ from fastpubpriv.gaussians.rounds import (
 )
 from fastpubpriv.gaussians.structures import Prediction
 from fastpubpriv.mechanisms.leaves import LeafCounts, LeafSecondMoments, LeafSums
+from fastpubpriv.mixtures import fit
 from fastpubpriv.mixtures import mixture_tuning as tuning
 from fastpubpriv.mixtures.separated.search_state import Clustering, ClusterTree
 from fastpubpriv.mixtures.separated.searches import Shape
@@ -51,7 +52,7 @@ from fastpubpriv.privacy.spending import Spending
 from fastpubpriv.results.base import frozen
 from fastpubpriv.results.mixture import MixtureResult
 from fastpubpriv.results.public_draws import chi2_upper_quantile
-from fastpubpriv.results.reasons import Reason, Reasons
+from fastpubpriv.results.reasons import Reason, Reasons, ordered
 from fastpubpriv.rowwise.row_maps import RowTree, Rule
 from fastpubpriv.session import Session
 
@@ -164,10 +165,9 @@ def _leaf_frame(leaf: int, rows: FloatArray, radius: float, failure: float) -> L
     return LeafFrame(frame, frozen(gaps.T @ gaps / (n_pub - 1)))
 
 
-def learn_leaves(
+def release_leaf_gaussians(
     run: Session,
-    tree: ClusterTree,
-    leaves: Sequence[int],
+    clustering: Clustering,
     frames: Sequence[LeafFrame],
     *,
     spending: Spending,
@@ -176,7 +176,7 @@ def learn_leaves(
     rounds: int | None = None,
     weight_floor: float = 0.005,
 ) -> MixtureResult:
-    """Release counts, covariances and means of the rows that reach each of `leaves` (ids of nodes, none an ancestor of another).
+    """Release counts, covariances and means of the rows that reach each leaf (ids of nodes, none an ancestor of another).
 
     All leaves have the same number of `rounds` of second moments, which share a grid; None takes the largest number that the
     public rule gives for a leaf with enough rows. Each leaf draws all its noise whatever its count, and sums are divided by
@@ -184,11 +184,12 @@ def learn_leaves(
     UNRESOLVED: the smallest eigenvalues cannot be distinguished from noise; those of the public rows are reported, unless the
     predicted noise was small enough (the rows then lie near a subspace).
     """
-    k = len(leaves)
+    tree = clustering.tree
+    k = len(clustering.leaves)
     dim = tree.dim
     if len(frames) != k:
         raise InputError(f"{k} leaves need {k} frames, got {len(frames)}")
-    routes = tree.routes(leaves)
+    routes = tree.routes(clustering.leaves)
     costs = leaf_costs(spending)
     cost = costs.gaussians.allowance
     counted = run.release(
@@ -253,6 +254,7 @@ def learn_leaves(
             # Relative Frobenius errors, and l2 errors in standard deviations; infinite for a leaf with a reason.
             "predicted_covariance_errors": errors[0].tolist(),
             "predicted_mean_errors": errors[1].tolist(),
+            **search_facts(clustering),
         },
         provenance={
             "center": "public rows",
@@ -401,9 +403,13 @@ def search_facts(clustering: Clustering) -> dict[str, Any]:
     }
 
 
-def result_of_leaves(
-    learnt: MixtureResult, clustering: Clustering, method: str, n_pub: int, **facts: Any
+def with_fit_of_leaves(
+    run: Session, learnt: MixtureResult, public: FloatArray, *, asked: int
 ) -> MixtureResult:
-    """Return the result of a method whose leaves the lifted CoinPress has estimated."""
-    diagnostics = {**learnt.diagnostics, **search_facts(clustering), **facts}
-    return replace(learnt, method=method, n_pub=n_pub, diagnostics=diagnostics)
+    """Return the result with a released count of its fit; with fewer components than `asked` all are UNRESOLVED."""
+    learnt = fit.with_fit(run, learnt, public, asked=asked)
+    if learnt.n_components == asked:
+        return learnt
+    # The search stopped early: a component may stand for several, whatever the count shows.
+    merged = tuple(ordered((*own, Reason.UNRESOLVED)) for own in learnt.part_reasons)
+    return replace(learnt, part_reasons=merged)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -437,7 +438,7 @@ def column_scaling(
         return columns
     inner = Scaling("")
     for _ in range(tuning.SCALING_ROUNDS):
-        spreads, correlation = _within(rows, _groups(rows, n_components, inner))
+        spreads, correlation = _within(rows, coarse_groups(rows, n_components, inner))
         whitener = 1.0 / spreads
         if correlation is not None:
             values, vectors = spectrum(correlation)
@@ -445,7 +446,7 @@ def column_scaling(
         inner = Scaling("", whitener)
     within = Scaling("public within-group covariance", whitener / unit)
     tried = [(columns, Scaling("")), (within, inner), (DATA_UNITS, Scaling("", unit))]
-    costs = [_cost(rows, _groups(rows, n_components, each)) for _, each in tried]
+    costs = [_cost(rows, coarse_groups(rows, n_components, each)) for _, each in tried]
     most = min(costs) + max(tuning.MARGIN, tuning.MARGIN_PER_ROW * len(rows))
     likely = [named for (named, _), cost in zip(tried, costs, strict=True) if cost <= most]
     if gap_share is not None and likely[:2] == [columns, within]:
@@ -462,11 +463,16 @@ def _gap(rows: FloatArray, count: int, scaling: Scaling, share: float) -> float:
     return 1.0 if gap is None else gap.ratio
 
 
-def _groups(rows: FloatArray, count: int, scaling: Scaling) -> IntArray:
+def kmeans_groups(
+    rows: FloatArray, count: int, scaling: Scaling, *, restarts: int = tuning.RESTARTS
+) -> IntArray:
     """Return the k-means group (m,) of each public row, along the principal directions of these coordinates."""
     center, projection = scaling.directions(rows, count)
     projected = (rows - center) @ projection.T
-    return nearest_centers(projected, kmeans(projected, count, restarts=tuning.SCALING_RESTARTS))[0]
+    return nearest_centers(projected, kmeans(projected, count, restarts=restarts))[0]
+
+
+coarse_groups = partial(kmeans_groups, restarts=tuning.SCALING_RESTARTS)
 
 
 def _within(rows: FloatArray, groups: IntArray) -> tuple[FloatArray, FloatArray | None]:

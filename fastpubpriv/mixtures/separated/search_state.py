@@ -294,7 +294,7 @@ class Search:
         count: int,
         share: Fraction = tuning.DIRECTIONS_SHARE,
     ) -> FloatArray:
-        """Release the projection (count, dim) to principal directions of a node's private rows, clipped to a scaled ball."""
+        """Release the projection (count or dim, dim) to principal directions of a node's private rows, clipped to a scaled ball."""
         name = f"node {node.id}: directions"
         affine = AffineMap(dim=self.run.rows.dim, center=center, matrix=self.scaling.matrix)
         released = self.run.release(
@@ -383,7 +383,7 @@ def usable_radius(radius: float, points: FloatArray) -> bool:
 
 
 def leading(matrix: FloatArray, count: int) -> FloatArray:
-    """Eigenvectors (count, dim) of the algebraically largest eigenvalues of a released matrix, signs fixed."""
+    """Eigenvectors (count or dim, dim) of the algebraically largest eigenvalues of a released matrix, signs fixed."""
     _, vectors = spectrum(matrix)
     rows = vectors[:, ::-1][:, :count].T
     largest = np.take_along_axis(rows, np.argmax(np.abs(rows), axis=1)[:, None], axis=1)

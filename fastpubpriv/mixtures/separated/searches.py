@@ -77,18 +77,24 @@ def gaps(
         least = max(2 * least, gap.rank + 1)
 
 
-def try_cut(search: Search, node: Node, wanted: int) -> tuple[Node, Node] | None:
-    """Try to cut a node by private queries; return its children, or None if it stays whole."""
+def clip_ball(search: Search, node: Node) -> tuple[FloatArray, float] | None:
+    """Return center and radius, in scaled coordinates, of a ball around a node's public rows; None if that is too small."""
     points = search.public[node.rows]
     center = points.mean(axis=0)
     scaled = search.scaling.offsets(points - center)
     radius = tuning.CLIP_MARGIN * widest(scaled)
-    if not usable_radius(radius, scaled):
+    return (center, radius) if usable_radius(radius, scaled) else None
+
+
+def try_cut(search: Search, node: Node, wanted: int) -> tuple[Node, Node] | None:
+    """Try to cut a node by private queries; return its children, or None if it stays whole."""
+    points = search.public[node.rows]
+    ball = clip_ball(search, node)
+    if ball is None:
         return None
+    center, radius = ball
     payer = search.payer(node)
-    projection = search.directions(
-        node, payer, center=center, radius=radius, count=min(wanted, points.shape[1])
-    )
+    projection = search.directions(node, payer, center=center, radius=radius, count=wanted)
     projected = (points - center) @ projection.T
     for attempt, (gap, middle) in enumerate(gaps(search, projected, wanted), start=1):
         # Evenly spaced in log radius over the public gap and a margin.
@@ -180,15 +186,13 @@ def nearest_split(
 
 def one_shot(search: Search) -> Clustering:
     """Release principal directions of all private rows once, then split by nearest centers; for components of similar scale."""
-    points = search.public
-    center = points.mean(axis=0)
-    scaled = search.scaling.offsets(points - center)
-    radius = tuning.CLIP_MARGIN * widest(scaled)
     root = search.root()
-    if not usable_radius(radius, scaled):
+    ball = clip_ball(search, root)
+    if ball is None:
         return search.finish([root])
+    center, radius = ball
     payer = search.payer(root)
-    count = min(search.n_components, points.shape[1])
+    count = search.n_components
     projection = search.directions(
         root, payer, center=center, radius=radius, count=count, share=Fraction(1)
     )
@@ -215,7 +219,7 @@ def partition(
     """Algorithm 5 on the rows of a supercluster: a private histogram if a public ball qualifies; None without a cut."""
     points = search.public[node.rows]
     payer = search.payer(node)
-    count = min(search.n_components, points.shape[1])
+    count = search.n_components
     projection = search.directions(node, payer, center=center, radius=radius, count=count)
     projected = (points - center) @ projection.T
     # The paper's least radius, radius / sqrt(dim), stops the search too early.
@@ -351,8 +355,7 @@ class SearchMethod(Method[[Shape]]):
     # share of the cost of a node; the rest pays for histograms
     directions_share: Fraction = Fraction(1)
     cuts_at_gaps: bool = False  # cuts by balls within gaps of the public rows
-    # soft EM starts from public fits and several searches, not from this search alone
-    soft: bool = False
+    soft: bool = False  # soft EM starts from public fits, not from this search
 
 
 def node_draws(shape: Shape) -> int:
@@ -379,14 +382,8 @@ PUBLIC_PCA = SearchMethod(
     depth=lambda shape: 0,
     draws=lambda shape: 0,
 )
-# Its search only gives a start of soft EM; see `soft_em`.
-SOFT_EM = SearchMethod(
-    name="soft_em",
-    learn=one_shot,
-    depth=lambda shape: 1,
-    draws=lambda shape: 2 * shape.n_components * node_draws(shape),
-    soft=True,
-)
+# It starts from public fits in place of a search; see `soft_em`.
+SOFT_EM = replace(PUBLIC_PCA, name="soft_em", theory=None, soft=True)
 METHODS: Registry[SearchMethod] = Registry(TREE, ONE_SHOT, PUBLIC_PCA, SOFT_EM, auto=True)
 
 
@@ -411,7 +408,7 @@ def choose_method(method: str, shape: Shape, noise: type[Spending]) -> SearchMet
         raise InputError(
             f"method={method!r} belongs to mode='practical'; mode='theory' has {proved}"
         )
-    if not noise.carries_trees and tree_depth(chosen, shape) and not chosen.soft:
+    if not noise.carries_trees and tree_depth(chosen, shape):
         raise BudgetError(
             f"method={method!r} reads private rows with Gaussian noise, which cannot meet PureDP; "
             "pass ZCDP or ApproxDP, or method='public_pca'"
@@ -424,18 +421,24 @@ def tree_depth(method: SearchMethod, shape: Shape) -> int:
     return 0 if shape.n_components == 1 else method.depth(shape)
 
 
+def search_share(method: SearchMethod, shape: Shape) -> Fraction:
+    """Share of the budget for the private queries of a search."""
+    return tuning.SEARCH_SHARE if tree_depth(method, shape) else Fraction(0)
+
+
 def search_draws(method: SearchMethod, shape: Shape) -> int:
     """Upper bound on the number of noise draws of a search."""
     return 0 if tree_depth(method, shape) == 0 else method.draws(shape)
 
 
-def check_search_grids(
-    spending: Spending, depth: int, method: SearchMethod, dim: int, n: int
-) -> None:
+def check_search_grids(method: SearchMethod, shape: Shape, n: int, spending: Spending) -> None:
     """Raise, before the debit, if the share of a node is too small for integer grids."""
+    depth = tree_depth(method, shape)
+    if depth == 0:
+        return
     of_node = spending.part(Fraction(1, depth))
     directions = method.directions_share
-    of_node.part(directions).grid("moment", dim, n)
+    of_node.part(directions).grid("moment", shape.dim, n)
     if directions < 1:
         of_node.part((1 - directions) / tuning.ATTEMPTS).grid("count", MOST_CELLS, n)
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
-from fractions import Fraction
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -33,22 +32,22 @@ from fastpubpriv.mixtures.separated.leaf_gaussians import (
     check_leaf_grids,
     leaf_draws,
     leaf_frames,
-    learn_leaves,
     lifted_errors,
-    result_of_leaves,
+    release_leaf_gaussians,
     search_facts,
     warn_if_hopeless,
+    with_fit_of_leaves,
 )
 from fastpubpriv.mixtures.separated.public_shapes import (
     refuse_too_much,
 )
 from fastpubpriv.mixtures.separated.searches import SearchMethod, Shape
-from fastpubpriv.mixtures.separated.soft_em import SoftPlan
+from fastpubpriv.mixtures.separated.soft_em import EmRoundPlan
 from fastpubpriv.privacy import Budget, Ledger
 from fastpubpriv.privacy.calibrated_budget import has_delta
 from fastpubpriv.privacy.spending import noise_of
 from fastpubpriv.results.mixture import MixtureResult
-from fastpubpriv.results.reasons import Reason, ordered
+from fastpubpriv.results.reasons import Reason
 from fastpubpriv.session import Session
 from fastpubpriv.sources import Rows
 
@@ -121,15 +120,16 @@ def learn_separated_mixture(
         without public rows at most a tenth.
     method : "auto", "tree", "one_shot", "public_pca" or "soft_em"
         "soft_em": expectation-maximization with soft responsibilities, in rounds of private second moments, from public fits whose
-        components may differ in scale by any factor and from the labels of a cheap private search; for components that overlap, for
+        components may differ in scale by any factor, and from k-means groups of few public rows; for components that overlap, for
         any scales, and for columns that are not too many for the rows and the budget. If noise would be about as large as a
         covariance, and public rows show no correlations within components, it learns variances alone ("diagonal" in `structure`),
         without the noise of correlations. The others find components first, and then
         learn a Gaussian for each, by such rounds from these labels. "tree": private principal directions, then a ball along a
         valley of a released histogram, repeatedly; for components of any scale and 10, better 20 public rows each. "one_shot":
         private principal directions once, then the nearest of the centers of the public rows; for components of comparable scale
-        and 2 to 10 public rows each. "public_pca": public rows alone find the components. "auto" is "soft_em" in mode "practical";
-        else it depends on n_pub, dim, n_components, min_weight and the notion of the budget. Without public rows it is "soft_em".
+        and 2 to 10 public rows each, above all if these are fewer than the columns. "public_pca": public rows alone find the
+        components. "auto" is "soft_em" in mode "practical"; else it depends on n_pub, dim, n_components, min_weight and the notion
+        of the budget. Without public rows it is "soft_em".
     mode : "practical" or "theory"
         The searches above, or paper A's Algorithms 6 and 7 ("tree") and 9 and 10 ("public_pca"), which need separations of about
         a hundred standard deviations. Same privacy. "theory" needs public rows.
@@ -169,9 +169,9 @@ def learn_separated_mixture(
     all arguments. Private rows are never partitioned: each pass routes them down a tree of released values, and nothing is
     divided by a private size. The exact costs add up to at most the budget on every path. Released:
 
-    - mode "practical": for the search, second moments within nodes of the tree and counts of their rows along a direction or by
-      distance, at most so many on a path as the tree was paid for (three tenths of the budget for a search that finds
-      components by itself); rounds of second moments of all components, at the price of those of a single one; for "soft_em"
+    - mode "practical": for a search by private rows, second moments within nodes of the tree and counts of their rows along a
+      direction or by distance, at most so many on a path as the tree was paid for (three tenths of the budget); rounds of second
+      moments of all components, at the price of those of a single one; for "soft_em"
       noisy scores of the starts, or a choice among them, and of the rounds;
     - mode "theory": the same search; then for all leaves at once counts, which cost nothing more, second moments and sums;
     - without public rows: two stable histograms, on two disjoint blocks of rows that public numbers fix, each with the whole
@@ -316,19 +316,20 @@ def _learn_in_theory(
     """Run a search and estimate a Gaussian for each leaf, with the constants of the proofs."""
     k = shape.n_components
     dim = shape.dim
-    depth = searches.tree_depth(chosen, shape)
-    draws = searches.search_draws(chosen, shape) + leaf_draws(dim, k) + fit.count_draws(k)
+    draws = searches.search_draws(chosen, shape)
+    draws += leaf_draws(dim, k)
+    draws += fit.count_draws(k)
     run = session.start("learn_separated_mixture", rows, budget, draws=draws, **options)
     counted = fit.count_share(run.account.spending)
-    search_share = tuning.SEARCH_SHARE if depth else Fraction(0)
+    search_share = searches.search_share(chosen, shape)
     shares = [search_share, 1 - search_share - counted, counted]
     of_search, of_leaves, of_count = run.account.spending.split(shares)
     of_count.grid("count", fit.count_draws(k), rows.n)
-    if depth:
-        searches.check_search_grids(of_search, depth, chosen, dim, rows.n)
+    searches.check_search_grids(chosen, shape, rows.n, of_search)
     check_leaf_grids(dim, rows.n, k, of_leaves)
     expected = rows.n * shape.min_weight
-    warn_if_hopeless(run, expected, lifted_errors(shape, expected, of_leaves))
+    predicted = lifted_errors(shape, expected, of_leaves)
+    warn_if_hopeless(run, expected, predicted)
     with run.paid():
         clustering = searches.find_components(run, public, shape, chosen, of_search.allowance)
         frames = leaf_frames(
@@ -338,10 +339,9 @@ def _learn_in_theory(
             radii=clustering.scales,
             failure_prob=shape.failure_prob,
         )
-        learnt = learn_leaves(
+        learnt = release_leaf_gaussians(
             run,
-            clustering.tree,
-            clustering.leaves,
+            clustering,
             frames,
             spending=of_leaves,
             mode="theory",
@@ -349,35 +349,34 @@ def _learn_in_theory(
             weight_floor=limits.weight_floor,
         )
         facts = {"scaling": clustering.scaling, "clustering_share": float(search_share)}
-        name = f"{chosen.name}, theory"
-        learnt = result_of_leaves(learnt, clustering, name, len(public), **facts)
-        learnt = fit.with_fit(run, bounded(learnt, limits.box), public, asked=k)
-        if learnt.n_components == k:
-            return learnt
-        # The search stopped early: a component may stand for several, whatever the count shows.
-        merged = tuple(ordered((*own, Reason.UNRESOLVED)) for own in learnt.part_reasons)
-        return replace(learnt, part_reasons=merged)
+        learnt = replace(
+            learnt,
+            method=f"{chosen.name}, theory",
+            n_pub=len(public),
+            diagnostics={**learnt.diagnostics, **facts},
+        )
+        return with_fit_of_leaves(run, bounded(learnt, limits.box), public, asked=k)
 
 
 def rounds_of(
-    run: Session, public: FloatArray, shape: Shape, plan: SoftPlan, fits: list[StartState]
-) -> tuple[SoftPlan, list[StartState], float]:
+    run: Session, public: FloatArray, shape: Shape, plan: EmRoundPlan, starts: list[StartState]
+) -> tuple[EmRoundPlan, list[StartState], float]:
     """Return plan and starts; for a noisy plan and public rows without correlations within components, the axis-aligned
     ones. Last, the relative covariance error by correlations that chance among public rows may hide; 0 for full covariances.
     """
     k = shape.n_components
     dim = shape.dim
-    if plan.noisy and fits and dim > 1:
+    if plan.noisy and starts and dim > 1:
         with np.errstate(all="ignore"):  # values of any magnitude
-            excess, chance = soft_em.correlation_excess(public, fits[1].at)
+            excess, chance = soft_em.correlation_excess(public, starts[1].at)
         if excess <= chance:
             hidden = math.sqrt(2.0 * (max(excess, 0.0) + chance) / len(public))
-            plan = dp_em.plan_of(dim, k, run.rows.n, len(public), run.account.spending)
+            plan = dp_em.plan_of(dim, k, run.rows.n, run.account.spending)
             shares = [plan.early, plan.last]
             dp_em.check(run.account, run.rows.n, dim, k, known_std=False, shares=shares)
-            start = replace(fits[1], at=fits[1].at.axis_aligned)
+            start = replace(starts[1], at=starts[1].at.axis_aligned)
             return plan, [start], hidden
-    return plan, fits, 0.0
+    return plan, starts, 0.0
 
 
 def _learn_rounds(
@@ -398,35 +397,36 @@ def _learn_rounds(
     with np.errstate(all="ignore"):  # values of any magnitude
         public = without_far(public, k, shape.min_weight)
     shape = replace(shape, n_pub=len(public))
-    fits = [] if leaves else soft_em.public_starts(public, shape)
-    draws = searches.search_draws(chosen, shape) + soft_em.soft_draws(dim, k)
+    starts = [] if leaves else soft_em.public_starts(public, shape)
+    draws = searches.search_draws(chosen, shape)
+    draws += soft_em.soft_draws(dim, k)
     run = session.start("learn_separated_mixture", rows, budget, draws=draws, **options)
-    plan = soft_em.SoftPlan.of(chosen, shape, n, run.account.spending)
+    plan = soft_em.EmRoundPlan.of(chosen, shape, n, run.account.spending)
+    searches.check_search_grids(chosen, shape, n, plan.spending.part(plan.search))
     soft_em.check_soft_grids(plan, shape, n)
     expected = n * shape.min_weight
-    warn_if_hopeless(run, expected, plan.predicted(dim, expected))
-    plan, fits, hidden = rounds_of(run, public, shape, plan, fits)
+    predicted = plan.predicted(dim, expected)
+    warn_if_hopeless(run, expected, predicted)
+    plan, starts, hidden = rounds_of(run, public, shape, plan, starts)
     prepare(plan.rounds * plan.early_rows + n, k * dim**2)
     with run.paid(), np.errstate(all="ignore"):  # values of any magnitude
-        state, facts = soft_em.learn_rounds(run, public, shape, plan, fits)
+        if leaves:
+            starts = [soft_em.start_of_search(run, public, shape, chosen, plan)]
+        state, facts = soft_em.run_rounds(run, public, plan, starts)
         state = replace(state, errors=np.hypot(state.errors, [[0.0], [hidden]]))
-        if leaves and state.clustering is not None:
+        if state.clustering is not None:
             facts |= {
                 **search_facts(state.clustering),
                 "scaling": state.clustering.scaling,
-                "clustering_share": float(plan.searches[chosen.name]),
+                "clustering_share": float(plan.search),
             }
         facts = {"far_public_rows": n_pub - len(public), **facts}
-        predicted = fit.gaussian_tv(*state.errors)
+        tv_errors = fit.gaussian_tv(*state.errors)
         learnt = _result_of_rounds(run, state, limits.weight_floor, n_pub, facts)
-        reasons = soft_em.component_reasons(state, leaves=leaves, guarded=facts["guarded"])
+        reasons = soft_em.component_reasons(state, guarded=facts["guarded"])
         learnt = replace(learnt, part_reasons=reasons, method=chosen.name)
-        if hidden:
-            learnt = replace(learnt, structure=("diagonal",) * len(reasons))
-        if leaves and state.clustering:
-            learnt = replace(learnt, tree=state.clustering.tree)
         learnt = bounded(learnt, limits.box)
-        return fit.with_fit(run, learnt, public, predicted, asked=shape.n_components)
+        return fit.with_fit(run, learnt, public, tv_errors, asked=shape.n_components)
 
 
 def _learn_without_public(
@@ -467,7 +467,7 @@ def _learn_without_public(
 def _result_of_rounds(
     run: Session, state: StartState, weight_floor: float, n_pub: int, facts: dict[str, Any]
 ) -> MixtureResult:
-    """Return the result of the state after the last round, without reasons, as of "soft_em" with full covariances."""
+    """Return the result of the state after the last round, without reasons, as of "soft_em"."""
     dim = run.rows.dim
     k = len(state.at.weights)
     weights = np.maximum(state.at.weights, weight_floor / k)
@@ -478,7 +478,8 @@ def _result_of_rounds(
         means=state.at.means,
         covariances=state.at.covariances,
         part_reasons=((),) * k,
-        structure=("full",) * k,
+        structure=("full" if state.at.is_full else "diagonal",) * k,
+        tree=None if state.clustering is None else state.clustering.tree,
         method=searches.SOFT_EM.name,
         columns=run.rows.columns,
         diagnostics={

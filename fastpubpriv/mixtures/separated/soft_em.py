@@ -1,7 +1,7 @@
 """Rounds of private soft expectation-maximization for separated mixtures, from several starts.
 
-The starts are public fits and the labels of a cheap private search, or the leaves of one search alone. Each start gets a few small
-rounds; a private choice among the starts, small rounds of the winner, and one large round follow. A round releases, for each
+The starts are fits to public rows, or the leaves of one private search. Each of several starts gets a few small rounds; a private
+choice among them, small rounds of the winner, and one large round follow. A round releases, for each
 component, the Gram matrix of the rows weighted by their responsibilities, all components at the price of one
 (`mechanisms/notes/soft_gram.md`). Changes that cannot be distinguished from noise are shrunk to zero.
 """
@@ -9,10 +9,8 @@ component, the Gram matrix of the rows weighted by their responsibilities, all c
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from itertools import islice
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -28,17 +26,16 @@ from fastpubpriv.mixtures.em_rounds import LAST, RowClip, StartState, advance, p
 from fastpubpriv.mixtures.gaussian_mixture import GaussianMixture, stacked
 from fastpubpriv.mixtures.public_em import (
     ComponentShape,
+    grouped_fit,
     labeled_fit,
     public_fits,
     responsibilities,
 )
 from fastpubpriv.mixtures.separated.searches import (
-    METHODS,
     SearchMethod,
     Shape,
-    check_search_grids,
     find_components,
-    tree_depth,
+    search_share,
 )
 from fastpubpriv.privacy.spending import WHOLE, Spending
 from fastpubpriv.results.reasons import PartReasons, Reason, first_of
@@ -121,31 +118,21 @@ def rounds_of_choice(share: float, starts: int, *, noisy: bool, exempt: bool) ->
     return EarlyRounds(0, min(int(before / share), tuning.MOST_MORE))
 
 
-def first_searches(count: int) -> dict[str, Fraction]:
-    """Return the first searches that give starts, with their shares of the budget."""
-    return dict(islice(tuning.SEARCHES.items(), count))
-
-
-def searches_for_starts(shape: Shape, spending: Spending, *, noisy: bool) -> dict[str, Fraction]:
-    """Return the searches that give starts beside the public fits, with their shares of the budget."""
-    if shape.n_components == 1 or not spending.carries_trees:
-        return {}
-    enough = tuning.TREE_START_ROWS
-    if noisy:
-        enough = max(enough, tuning.POOLED_ROWS * shape.dim)
-    count = 0 if noisy else 1
-    if shape.n_pub < shape.n_components * enough:
-        count += 1
-    return first_searches(count)
+def count_public_starts(shape: Shape) -> int:
+    """Number of starts from public rows: fits of full and of diagonal covariances, and of k-means groups if rows are few."""
+    has_groups = (
+        shape.n_components > 1 and shape.n_pub < tuning.KMEANS_START_ROWS * shape.n_components
+    )
+    return 3 if has_groups else 2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SoftPlan:
+class EmRoundPlan:
     """Budget shares and numbers of rounds, from public numbers."""
 
     noise: float  # `budget_noise`
-    fits: int  # starts from public rows
-    searches: Mapping[str, Fraction]  # searches that give starts, and their budget shares
+    starts: int  # number of starts
+    search: Fraction  # share of the search that gives the only start
     early: Fraction  # share of one early round
     race: int  # early rounds of each start, before the choice
     more: int  # maximum number of early rounds of the chosen start
@@ -157,11 +144,6 @@ class SoftPlan:
     choice_rows: int  # rows that score the starts, spread over all n
 
     @property
-    def starts(self) -> int:
-        """Number of starts: the public fits, and one for each search."""
-        return self.fits + len(self.searches)
-
-    @property
     def rounds(self) -> int:
         """Maximum number of rounds before the last one."""
         return self.starts * self.race + self.more
@@ -171,43 +153,37 @@ class SoftPlan:
         return predicted_errors(dim, rows, self.spending, self.last)
 
     @classmethod
-    def of(cls, method: SearchMethod, shape: Shape, n: int, spending: Spending) -> SoftPlan:
+    def of(cls, method: SearchMethod, shape: Shape, n: int, spending: Spending) -> EmRoundPlan:
         """Return the plan of full covariances, from the sizes and the budget."""
         dim = shape.dim
         k = shape.n_components
         noise = budget_noise(dim, k, n, spending)
-        if method.soft:
-            fits = 2
-            searches = searches_for_starts(shape, spending, noisy=noise > tuning.NOISY)
-        else:
-            fits = 0
-            share = tuning.SEARCH_SHARE if tree_depth(method, shape) else Fraction(0)
-            searches = {method.name: share}
+        starts = count_public_starts(shape) if method.soft else 1
+        search = search_share(method, shape)
         entries = k * dim * (dim + 1)
-        return cls.shared(noise, fits, searches, n=n, entries=entries, spending=spending)
+        return cls.of_noise(noise, starts, n=n, entries=entries, spending=spending, search=search)
 
     @classmethod
-    def shared(
+    def of_noise(
         cls,
         noise: float,
-        fits: int,
-        searches: Mapping[str, Fraction],
+        starts: int,
         *,
         n: int,
         entries: int,
         spending: Spending,
+        search: Fraction = Fraction(0),
         diagonal: bool = False,
-    ) -> SoftPlan:
+    ) -> EmRoundPlan:
         """Return the plan for a `budget_noise`; `entries` is the number of entries of all covariances."""
         noisy = noise > tuning.NOISY
-        starts = fits + len(searches)
         share = early_share(noise, spending, diagonal=diagonal)
         early = Fraction(share).limit_denominator(10**6)
         exempt = diagonal or noise <= spending.by_tail(*tuning.EARLY_NOISES)
         early_rounds = spending.by_tail(rounds_of_starts, rounds_of_choice)
         race, more = early_rounds(share, starts, noisy=noisy, exempt=exempt)
         choice = tuning.CHOICE if starts > 1 else Fraction(0)
-        left = 1 - sum(searches.values(), choice + fit.count_share(spending))
+        left = 1 - search - choice - fit.count_share(spending)
         if noisy:
             left -= choice  # among the start and the last rounds
         rows_by_noise = noise * n / (tuning.EARLY_NOISES[0] * math.sqrt(early))
@@ -217,8 +193,8 @@ class SoftPlan:
         rows_by_choice = math.ceil(tuning.CHOICE_STDS * math.sqrt(8 * starts / choice_cost))
         return cls(
             noise=noise,
-            fits=fits,
-            searches=searches,
+            starts=starts,
+            search=search,
             early=early,
             race=race,
             more=more,
@@ -236,20 +212,18 @@ def soft_draws(dim: int, k: int) -> int:
     return MOST_ROUNDS * k * (dim + 1) ** 2 + 16 + fit.count_draws(k)
 
 
-def check_searches(plan: SoftPlan, shape: Shape, n: int) -> None:
-    """Raise, before the debit, if a search or a choice has no integer grid."""
-    for name, share in plan.searches.items():
-        if depth := tree_depth(METHODS[name], shape):
-            check_search_grids(plan.spending.part(share), depth, METHODS[name], shape.dim, n)
-    if plan.starts > 1:
-        choice = plan.spending.by_tail(*CHOICES)
+def check_choice(plan: EmRoundPlan, n: int) -> None:
+    """Raise, before the debit, if noisy scores of starts have no integer grid; a selection needs none."""
+    has_scores = plan.spending.by_tail(True, False)
+    if has_scores and plan.starts > 1:
         for candidates in (3, plan.starts):
-            choice.check(plan.spending.part(tuning.CHOICE), candidates, n)
+            share = tuning.CHOICE / (8 * candidates)
+            plan.spending.part(share).grid("count", candidates, 4 * n)
 
 
-def check_soft_grids(plan: SoftPlan, shape: Shape, n: int) -> None:
-    """Raise, before the debit, if a search, a round, a choice or the count has no integer grid."""
-    check_searches(plan, shape, n)
+def check_soft_grids(plan: EmRoundPlan, shape: Shape, n: int) -> None:
+    """Raise, before the debit, if a round, a choice or the count has no integer grid."""
+    check_choice(plan, n)
     k = shape.n_components
     for share in (plan.early, plan.last):
         plan.spending.part(share).grid("shared", shape.dim + 1, n, parts=k)
@@ -261,14 +235,25 @@ def check_soft_grids(plan: SoftPlan, shape: Shape, n: int) -> None:
 
 
 def public_starts(public: FloatArray, shape: Shape) -> list[StartState]:
-    """Return the fits to public rows, which spend no budget. Raise if all rows are equal."""
+    """Return the starts from public rows, which spend no budget. Raise if all rows are equal."""
+    k = shape.n_components
     with np.errstate(all="ignore"):  # values of any magnitude
-        full, diagonal = public_fits(public, shape.n_components, shape.min_weight)
-    errors = [public_errors(at.weights, *public.shape) for at in (full, diagonal)]
-    return [
-        StartState(name="public", at=full, errors=errors[0]),
-        StartState(name="public, axis-aligned", at=diagonal.full, errors=errors[1]),
-    ]
+        full, diagonal = public_fits(public, k, shape.min_weight)
+        starts = [
+            public_start("public", full, public),
+            public_start("public, axis-aligned", diagonal, public),
+        ]
+        if count_public_starts(shape) > len(starts):
+            # Of few rows per component the likeliest fit is often a wrong one.
+            groups = grouped_fit(public, k, ComponentShape.FULL)
+            starts.append(public_start("public, k-means", groups, public))
+    return starts
+
+
+def public_start(name: str, at: GaussianMixture, public: FloatArray) -> StartState:
+    """Return a start of full covariances at a fit to public rows."""
+    errors = public_errors(at.weights, *public.shape)
+    return StartState(name=name, at=at.full, errors=errors)
 
 
 def correlation_excess(public: FloatArray, at: GaussianMixture) -> tuple[float, float]:
@@ -283,41 +268,20 @@ def correlation_excess(public: FloatArray, at: GaussianMixture) -> tuple[float, 
     return total - count, math.sqrt(2.0 * count)
 
 
-def all_starts(
-    run: Session, public: FloatArray, shape: Shape, plan: SoftPlan, fits: list[StartState]
-) -> list[StartState]:
-    """Return the public fits and one start for each search, or the first fit again for a search with too few components."""
-    starts = list(fits)
-    kind = ComponentShape.FULL if all(each.at.is_full for each in fits) else ComponentShape.DIAGONAL
-    for name, share in plan.searches.items():
-        clustering = find_components(
-            run, public, shape, METHODS[name], run.account.allowance * share
-        )
-        k = len(clustering.leaves)
-        if fits and k < shape.n_components:
-            starts.append(starts[0])
-            continue
-        labels = np.empty(len(public), dtype=np.int32)
-        tree_assign(public, clustering.tree.routes(clustering.leaves), labels)
-        with np.errstate(all="ignore"):  # values of any magnitude
-            at = labeled_fit(public, labels, k, kind)
-        errors = public_errors(at.weights, *public.shape, diagonal=not at.is_full)
-        # A wide clip radius for components whose shape is wrong is worth its noise only where that is small.
-        clip = tuning.EARLY_CLIP if plan.noisy else tuning.LABELED_CLIP
-        starts.append(
-            StartState(name=name, at=at, clustering=clustering, labeled_clip=clip, errors=errors)
-        )
-    return starts
-
-
-@dataclass(frozen=True, slots=True)
-class StartChoice:
-    """A private choice among a few mixtures by their clipped log densities."""
-
-    # (run, evaluation, number of candidates, name, cost) -> index of the chosen one
-    pick: Callable[[Session, LogRatios, int, str, Fraction], int]
-    # (what the choice may cost, number of candidates, private rows): raises, before the debit, without an integer grid
-    check: Callable[[Spending, int, int], None]
+def start_of_search(
+    run: Session, public: FloatArray, shape: Shape, method: SearchMethod, plan: EmRoundPlan
+) -> StartState:
+    """Return the start from the leaves of a private search."""
+    cost = run.account.allowance * plan.search
+    clustering = find_components(run, public, shape, method, cost)
+    labels = np.empty(len(public), dtype=np.int32)
+    tree_assign(public, clustering.tree.routes(clustering.leaves), labels)
+    with np.errstate(all="ignore"):  # values of any magnitude
+        at = labeled_fit(public, labels, len(clustering.leaves), ComponentShape.FULL)
+    # A wide clip radius for components whose shape is wrong is worth its noise only where that is small.
+    clip = tuning.EARLY_CLIP if plan.noisy else tuning.LABELED_CLIP
+    start = public_start(method.name, at, public)
+    return replace(start, clustering=clustering, labeled_clip=clip)
 
 
 def least_score(run: Session, evaluation: LogRatios, size: int, name: str, cost: Fraction) -> int:
@@ -327,34 +291,23 @@ def least_score(run: Session, evaluation: LogRatios, size: int, name: str, cost:
     return int(np.argmin(released.value))
 
 
-def check_scores(spending: Spending, candidates: int, n: int) -> None:
-    """Raise, before the debit, if the noise on scores has no integer grid."""
-    spending.part(Fraction(1, 8 * candidates)).grid("count", candidates, 4 * n)
-
-
-def selected(run: Session, evaluation: LogRatios, size: int, name: str, cost: Fraction) -> int:
+def select_start(run: Session, evaluation: LogRatios, size: int, name: str, cost: Fraction) -> int:
     """Return the index that permute-and-flip selects."""
     choice = HypothesisChoice(evaluation=evaluation, size=size, law="permute_and_flip")
     return run.release(choice, name=name, cost=cost, candidates=size).index
 
 
-def check_nothing(spending: Spending, candidates: int, n: int) -> None:
-    """Accept any cost: a selection adds no noise to integers."""
-
-
-# An account that adds up the costs of Gaussian noise cannot charge a selection in epsilon.
-CHOICES = StartChoice(least_score, check_scores), StartChoice(selected, check_nothing)
-
-
-def choose(run: Session, states: list[StartState], *, share: Fraction, name: str) -> StartState:
+def choose_start(
+    run: Session, states: list[StartState], *, share: Fraction, name: str
+) -> StartState:
     """Choose privately the state with the largest clipped log density at the private rows, for a share of the budget."""
     if len(states) == 1:
         return states[0]
     listed = stacked([state.at for state in states]).hypotheses
     evaluation = LogRatios.prepare(listed, clip=tuning.CLIP_NATS)
-    choice = run.account.spending.by_tail(*CHOICES)
-    cost = run.account.allowance * share
-    picked = choice.pick(run, evaluation, listed.size, name, cost)
+    # An account that adds up the costs of Gaussian noise cannot charge a selection in epsilon.
+    pick = run.account.spending.by_tail(least_score, select_start)
+    picked = pick(run, evaluation, listed.size, name, run.account.allowance * share)
     return states[int(listed.positions[picked])]
 
 
@@ -401,52 +354,36 @@ def some_rows(run: Session, count: int) -> Session:
     return run.on(few)
 
 
-def learn_rounds(
-    run: Session,
-    public: FloatArray,
-    shape: Shape,
-    plan: SoftPlan,
-    fits: list[StartState],
+def run_rounds(
+    run: Session, public: FloatArray, plan: EmRoundPlan, starts: list[StartState]
 ) -> tuple[StartState, dict[str, Any]]:
-    """Make all releases but the count of the fit; return the final state and its diagnostics."""
-    all_rows = run
-    run, few = some_rows(run, plan.early_rows), some_rows(run, plan.choice_rows)
-    if fits and plan.noisy and run.rows.n <= len(public):
-        # With so few rows and so much noise, neither rounds nor a choice improve on the public fit.
-        k = shape.n_components
-        weights = fits[0].at.weights
-        state = replace(
-            fits[0], noise=np.full(k, plan.noise), counts=weights / weights.sum() * run.rows.n
-        )
-        return state, {"start": state.name, "starts": [each.name for each in fits], "guarded": True}
-    states = all_starts(run, public, shape, plan, fits)
+    """Make all releases but those of a search and the count of the fit; return the final state and its diagnostics."""
+    if plan.noisy and starts[0].clustering is None and plan.early_rows <= len(public):
+        return unchanged(plan, starts)
+    few = some_rows(run, plan.early_rows)
+    states = starts
     for turn in range(plan.race):
         states = [
-            advance(run, public, state, share=plan.early, name=f"start {number}, round {turn + 1}")
+            advance(few, public, state, share=plan.early, name=f"start {number}, round {turn + 1}")
             for number, state in enumerate(states, start=1)
         ]
-    state = start = choose(few, states, share=plan.choice, name="start")
+    scored = some_rows(run, plan.choice_rows)
+    state = start = choose_start(scored, states, share=plan.choice, name="start")
     for _ in range(plan.more):
         if not plan.noisy and state.moved < tuning.SETTLED:
             break
-        state = advance(run, public, state, share=plan.early, name=f"round {state.rounds + 1}")
+        state = advance(few, public, state, share=plan.early, name=f"round {state.rounds + 1}")
     before = state
-    state = advance(all_rows, public, state, share=plan.last, name=LAST)
+    state = advance(run, public, state, share=plan.last, name=LAST)
     guarded = False
     if plan.noisy and plan.starts > 1:
-        picked = choose(run, [start, before, state], share=plan.choice, name="guard")
+        picked = choose_start(few, [start, before, state], share=plan.choice, name="guard")
         guarded = picked is not state
         state = replace(state, at=picked.at, errors=picked.errors)
     if state.at.is_full and not guarded:
         state = without_noise_correlations(state)
-    if not fits:  # components that are `low` keep the Gaussians of the start, fitted to public rows
-        low = state.low[:, None]
-        means = np.where(low, start.at.means, state.at.means)
-        covariances = np.where(low[:, :, None], start.at.covariances, state.at.covariances)
-        errors = np.where(state.low, start.errors, state.errors)
-        state = replace(
-            state, at=GaussianMixture(state.at.weights, means, covariances), errors=errors
-        )
+    if start.clustering is not None:
+        state = with_public_gaussians(state, start)
     return state, {
         "start": state.name,
         "starts": [each.name for each in states],
@@ -454,12 +391,33 @@ def learn_rounds(
     }
 
 
-def component_reasons(state: StartState, *, leaves: bool, guarded: bool) -> PartReasons:
-    """Return each component's reasons before the count of the fit; `low` components of `leaves` fall back to public rows."""
+def with_public_gaussians(state: StartState, start: StartState) -> StartState:
+    """Return the state, with the Gaussians of the start, fitted to public rows, for components that are `low`."""
+    low = state.low[:, None]
+    means = np.where(low, start.at.means, state.at.means)
+    covariances = np.where(low[:, :, None], start.at.covariances, state.at.covariances)
+    errors = np.where(state.low, start.errors, state.errors)
+    at = GaussianMixture(state.at.weights, means, covariances)
+    return replace(state, at=at, errors=errors)
+
+
+def unchanged(plan: EmRoundPlan, starts: list[StartState]) -> tuple[StartState, dict[str, Any]]:
+    """Return the first public fit as the final state, where few and noisy rows would not improve on it, and its diagnostics."""
+    start = starts[0]
+    weights = start.at.weights
+    noise = np.full(len(weights), plan.noise)
+    state = replace(start, noise=noise, counts=weights / weights.sum() * plan.early_rows)
+    names = [each.name for each in starts]
+    return state, {"start": state.name, "starts": names, "guarded": True}
+
+
+def component_reasons(state: StartState, *, guarded: bool) -> PartReasons:
+    """Return each component's reasons before the count of the fit; `low` components of a search fall back to public rows."""
+    searched = state.clustering is not None
     lost = (state.errors[0] > 1.0) | state.low  # a mean may be off by a deviation
     wide = guarded | (fit.gaussian_tv(*state.errors) > fit.MOST_OPEN)
     choices = [
-        (state.low & leaves, Reason.FALLBACK),
+        (state.low & searched, Reason.FALLBACK),
         (lost, Reason.UNRESOLVED),
         (wide, Reason.WIDE),
     ]
