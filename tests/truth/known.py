@@ -48,11 +48,6 @@ REGRESSION = "the regression machine"
 MIXTURES = "one mixture"
 
 KNOWN: tuple[Known, ...] = (
-    # The prediction is that of Gaussian columns, and small eigenvalues that were not reached say nothing.
-    Known("coinpress_covariance", "coverage covariance", (), MOMENTS, ("skewed",)),
-    Known("coinpress_covariance", "far", (), MOMENTS, ("skewed",)),
-    Known("coinpress_covariance", "far", ("mode='theory'",), MOMENTS, ("light",)),
-    Known("coinpress_covariance", "coverage covariance | far", ("person",), MOMENTS, ("light",)),
     # Few public rows that the structure is taken from outweigh the private ones.
     Known("estimate_gaussian", "far", ("x_pub=p.head(2)",), MOMENTS, ("skewed",), 2_000),
     # 400 rows at epsilon 1: noise by chance, which no released number shows; and public rows that hide it.
