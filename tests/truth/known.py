@@ -43,13 +43,10 @@ def is_part(argument: str, case: str) -> bool:
     return f", {argument}, " in f", {case}, " or f", {argument}=" in f", {case}"
 
 
-MOMENTS = "rounds of second moments"
 REGRESSION = "the regression machine"
 MIXTURES = "one mixture"
 
 KNOWN: tuple[Known, ...] = (
-    # Few public rows that the structure is taken from outweigh the private ones.
-    Known("estimate_gaussian", "far", ("x_pub=p.head(2)",), MOMENTS, ("skewed",), 2_000),
     # 400 rows at epsilon 1: noise by chance, which no released number shows; and public rows that hide it.
     *(
         Known(verb, "prediction", ("tails='light'",), REGRESSION, most_rows=400)
