@@ -14,9 +14,16 @@ from scipy import special
 from fastpubpriv import session, validation
 from fastpubpriv._types import FloatArray, Keep, Mode, RowsPerPerson, Steps
 from fastpubpriv.defaults import FAILURE_PROB
+from fastpubpriv.distributions import tuning
 from fastpubpriv.distributions.norms import DRAWS, NormCount, Norms
 from fastpubpriv.errors import InputError, warn
 from fastpubpriv.estimators import radii
+from fastpubpriv.estimators.clipping_bias import (
+    CONFIRMATION,
+    ClippedMean,
+    ClippingBias,
+    bias_of_last,
+)
 from fastpubpriv.estimators.column_means import with_report
 from fastpubpriv.estimators.complete_rows import CompleteRows, release_complete
 from fastpubpriv.estimators.linalg import Whitening, known_root
@@ -26,7 +33,7 @@ from fastpubpriv.mechanisms.sums import AffineMap, VectorSum, check_sum_grids
 from fastpubpriv.privacy import Budget, Ledger
 from fastpubpriv.privacy.spending import spending_of
 from fastpubpriv.results.estimates import MeanResult
-from fastpubpriv.results.reasons import Reason
+from fastpubpriv.results.reasons import Reason, ordered
 
 # Maps (n_priv, budget) to the predicted error of a method and its details.
 
@@ -58,6 +65,12 @@ class Refined:
     sum_std: float
     moved: FloatArray  # (dim,), from the center of the last step, in data units
     complete: CompleteRows
+    clipped_means: tuple[ClippedMean, ...] = ()  # of all steps, in whitened units
+
+    def may_clip(self, whitening: Whitening, box: tuple[FloatArray, FloatArray]) -> bool:
+        """Return whether the last step clips some row within a box."""
+        farthest = distance_to_corner(self.mean - self.moved, whitening, box)
+        return farthest > self.clipped_means[-1].radius
 
     def noise_std(self, unit_std: FloatArray) -> FloatArray:
         """Return the noise of the mean and of its divisor in data units, (dim,), for units of whitened coordinates."""
@@ -78,16 +91,27 @@ def refine(
     """Release the steps, each on the original rows; return the last estimate, whose noise is that of the planned step."""
     n = run.rows.n
     dim = run.rows.dim
+    means = []
     for index, step in enumerate(steps):
         affine = AffineMap(dim=dim, center=center, matrix=inverse, lower=True)
         total = VectorSum(affine=affine, radius=step.clip_radius)
         name = f"clipped sum, step {index + 1} of {len(steps)}"
         cost = allowance * step.share
         released, complete = release_complete(run, total, name=name, cost=cost)
-        moved = whitening.to_data(released.value / (n * complete.divisor))
+        whitened = released.value / (n * complete.divisor)
+        means.append(ClippedMean(step.clip_radius, step.noise_std / complete.divisor, whitened))
+        moved = whitening.to_data(whitened)
         center = center + moved
         center.flags.writeable = False  # the next map and the result use it without a copy
-    return Refined(center, steps[-1].noise_std, moved, complete)
+    return Refined(center, steps[-1].noise_std, moved, complete, tuple(means))
+
+
+def clipping_error(
+    bias: ClippingBias, whitening: Whitening, row_std: FloatArray, row_unit: float
+) -> FloatArray:
+    """Return the standard error of the mean by clipping, (dim,), in data units, for rows with deviations `row_std`, (dim,)."""
+    expected = whitening.to_data(bias.expected / row_unit)
+    return np.asarray(np.hypot(expected, row_std * bias.std))
 
 
 def counts_of_norms(run: session.Session, steps: int, *, once: bool) -> list[NormCount]:
@@ -191,11 +215,20 @@ def starting_ball(
         raise InputError("bounds= replaces center= and radius=: leave them out")
     middle, half = radii.middle_and_half(box)
     whitening = Whitening(dim, half if root is None else root)
+    farthest = distance_to_corner(middle, whitening, box)
+    return middle, radii.size("radius from bounds", farthest), whitening, box
+
+
+def distance_to_corner(
+    center: FloatArray, whitening: Whitening, box: tuple[FloatArray, FloatArray]
+) -> float:
+    """Return the whitened distance from a center to the farthest corner of a box, or an upper bound on it for a full matrix."""
+    middle, half = radii.middle_and_half(box)
+    reach = half + np.abs(center - middle)
     inverse = whitening.inverse
     assert inverse is not None
-    # Distance of the farthest corner, or an upper bound on it for a full matrix.
-    farthest = np.abs(inverse) @ half if inverse.ndim == 2 else np.abs(inverse) * half
-    return middle, radii.size("radius from bounds", float(np.linalg.norm(farthest))), whitening, box
+    farthest = np.abs(inverse) @ reach if inverse.ndim == 2 else np.abs(inverse) * reach
+    return float(np.linalg.norm(farthest))
 
 
 @user_level
@@ -343,6 +376,8 @@ def coinpress_mean(
         unit_std = whitening.row_std()
         allowance = run.account.allowance
         row_std = unit_std
+        clipping_std = np.zeros(rows.dim)
+        reasons: tuple[Reason, ...] = ()
         if unknown:
             refined, shells = counted_steps(run, middle, norms)
             # No column's deviation is known: that of whole rows bounds each.
@@ -354,6 +389,10 @@ def coinpress_mean(
                 allowance = norms[0].left
                 planned = radii.planned_steps(run, allowance, shells.end, count, **settings)
             refined = refine(run, allowance, middle, whitening, inverse, planned)
+            if box is None or refined.may_clip(whitening, box):
+                bias = bias_of_last(refined.clipped_means)
+                clipping_std = clipping_error(bias, whitening, row_std, row_unit=1.0)
+                reasons = bias.reasons
         if box is not None:
             refined = replace(refined, mean=np.clip(refined.mean, *box))
         result = mean_result(
@@ -366,8 +405,12 @@ def coinpress_mean(
             radius="released" if counted else "argument",
             covariance="norms of rows" if unknown else "argument",
         )
+        result = replace(result, reasons=ordered((*result.reasons, *reasons)))
         if shells is None:
-            return result
+            result = replace(result, clipping_std=clipping_std)
+            return session.warned("coinpress_mean", result)
+        if unknown:
+            clipping_std = np.full(rows.dim, shells.bias / (rows.n * refined.complete.divisor))
         # Without known deviations only a single column has its own scale, and the count chooses the clip radius.
         return with_report(
             "coinpress_mean",
@@ -377,9 +420,7 @@ def coinpress_mean(
             unit=unit_std,
             known=np.full(rows.dim, rows.dim == 1 or not unknown),
             wide=np.zeros(rows.dim, dtype=bool),
-            bias=np.full(
-                rows.dim, shells.bias / (rows.n * refined.complete.divisor) if unknown else 0.0
-            ),
+            bias=clipping_std,
             n=rows.n * refined.complete.divisor,
         )
 
@@ -422,16 +463,21 @@ FALSE_CONTRADICTION = 1e-6
 LEAST_CONTRADICTION = 1.25
 
 
+def whitened_rows(public: FloatArray, whitening: Whitening) -> FloatArray:
+    """Return the public rows about their mean in whitened coordinates."""
+    centered = public - public.mean(axis=0)
+    inverse = whitening.inverse
+    if inverse is None:
+        return centered
+    return centered @ inverse.T if inverse.ndim == 2 else centered * inverse
+
+
 def is_contradicted(public: FloatArray, whitening: Whitening) -> bool:
     """Return whether public rows vary more than the assumed covariance allows, in a whitened column or in all together."""
     n_pub, dim = public.shape
     if n_pub < 2:
         return False
-    centered = public - public.mean(axis=0)
-    inverse = whitening.inverse
-    if inverse is not None:
-        centered = centered @ inverse.T if inverse.ndim == 2 else centered * inverse
-    squares = np.square(centered).sum(axis=0)
+    squares = np.square(whitened_rows(public, whitening)).sum(axis=0)
     squares = np.append(squares, squares.sum())
     degrees = (n_pub - 1) * np.append(np.ones(dim), dim)
     chance = special.chdtrc(degrees, squares)
@@ -478,9 +524,18 @@ def mean_within_ball(run: session.Session, public: FloatArray, settings: Any) ->
             radius="public rows",
             covariance="public rows" if from_public else "argument",
         )
-        return (
-            replace(result, reasons=(*result.reasons, Reason.CLIPPED)) if contradicted else result
-        )
+        norms = row_unit * np.linalg.norm(whitened_rows(public, whitening), axis=1)
+        bias = bias_of_last([mean.in_units(row_unit) for mean in refined.clipped_means], norms)
+        reasons = [*result.reasons, *bias.reasons]
+        if contradicted:
+            reasons.append(Reason.CLIPPED)
+        is_assumed = settings.covariance is None and settings.variance is None
+        few = len(public) < tuning.FEW_PUBLIC
+        if is_assumed and few and not bias.log_odds > math.log(CONFIRMATION):
+            reasons.append(Reason.FEW_PUBLIC_ROWS)
+        clipping_std = clipping_error(bias, whitening, row_std, row_unit)
+        result = replace(result, clipping_std=clipping_std, reasons=ordered(reasons))
+        return session.warned("estimate_mean", result)
 
 
 def predict_from_public(dim: int, n_pub: int, settings: Any) -> session.Predictor:

@@ -89,8 +89,9 @@ def estimate_mean(
         For "gaussian": covariance of a private row: a public matrix; or "public": estimated from at least dim + 1 public rows, with
         the clip radius widened for their sampling error. By default the identity.
     variance : float or (dim,), optional
-        In place of `covariance`, for columns assumed independent: one public variance, or one for each column. If the public rows
-        vary more than is assumed, the result is "clipped".
+        In place of `covariance`, for columns assumed independent: one public variance, or one for each column. If public rows vary
+        more, or steps move further, than is assumed, the result is "clipped". Unit variances that are only the default are believed
+        if five public rows or the steps agree with them; otherwise the reason is "few_public_rows".
     bounds : None or (lowest, highest)
         For counts: numbers or vectors (dim,) between which every value is known to lie. Intervals are
         cut at them; that of a constant column becomes finite. The report says how far undetected rows would move a mean. Tight

@@ -17,13 +17,16 @@ from fastpubpriv.estimators.user_level import user_level
 from fastpubpriv.gaussians.lifted import ROW_FAILURE
 from fastpubpriv.gaussians.pairs import coinpress_rounds
 from fastpubpriv.gaussians.rounds import Precision, RoundMoment, covariance_error, union_tail
+from fastpubpriv.gaussians.shape_loss import RecordedRounds, shape_loss
 from fastpubpriv.gaussians.structures import chi_beyond
 from fastpubpriv.mechanisms.sums import AffineMap, check_gram_grids
 from fastpubpriv.privacy import Budget, Ledger
 from fastpubpriv.results.estimates import CovarianceResult
-from fastpubpriv.results.reasons import Reason, Reasons
+from fastpubpriv.results.reasons import Reason, Reasons, ordered
 
 MAX_STEPS = 10
+# Deviations of the noise by which the least eigenvalue exceeds the norm of a matrix of noise alone, if it is resolved.
+SURELY = 1.5
 # Predicted relative error from which a warning says that noise is as large as the covariance.
 HOPELESS = 2.0
 # Mean squared norm, over the squared clip radius, above which rows are considered clipped.
@@ -137,7 +140,8 @@ def coinpress_covariance(
     CovarianceResult
         `covariance` (dim, dim), positive semi-definite, in squared data units; `correlation`; `predicted_error` for Gaussian
         rows; `reasons` has "clipped" if `scale` appears to be too small, "unresolved" if the smallest eigenvalues are within the
-        noise.
+        noise, "heavy_tail" if the rounds differ by what the last one clips of rows that are not Gaussian (the error is then counted
+        in `predicted_error`), and "no_interval" if they do not show it and it may be several times the predicted error.
 
     Raises
     ------
@@ -178,7 +182,7 @@ def coinpress_covariance(
     steps = validation.integer("steps", steps, minimum=1, maximum=MAX_STEPS)
     mode = validation.choice("mode", mode, ("practical", "theory"))
     failure_prob = failure_probability(failure_prob)
-    session.require_squares("coinpress_covariance", rows.dim, 14)
+    session.require_squares("coinpress_covariance", rows.dim, 14 + 2 * steps)
     box = validation.column_bounds(bounds, rows.dim)
     middle, unit, provenance = _frame(scale, center, box, rows.dim)
     run = session.start(
@@ -212,8 +216,18 @@ def coinpress_covariance(
             "budget, more private rows or fewer columns, or let estimate_gaussian fall back on public rows",
         )
     with run.paid():
-        covariance, last = coinpress_rounds(run, base, costs=costs, clip=clip, slack=slack)
+        state = RecordedRounds(base, np.eye(dim), slack)
+        covariance, last = coinpress_rounds(run, state, costs=costs, clip=clip)
         assert last.complete is not None
+        predicted = max(predicted, _error_of(last, clip))
+        reasons = _reasons(last, clip)
+        farthest = None if box is None else np.maximum(box[1] - middle, middle - box[0]) / unit
+        shape = shape_loss(state, last, clip, farthest)
+        if not reasons and shape.is_significant.any():
+            reasons = (Reason.HEAVY_TAIL,)
+        if not reasons and shape.exceeds(predicted):
+            reasons = (Reason.NO_INTERVAL,)
+        predicted = math.hypot(predicted, shape.significant)
         covariance = covariance * np.outer(unit, unit)
         if box is not None:
             (covariance,) = narrowed(covariance[None], middle[None], box)
@@ -221,8 +235,8 @@ def coinpress_covariance(
             covariance=covariance,
             relative_noise_std=last.std,
             steps=steps,
-            predicted_error=max(predicted, _error_of(last, clip)),
-            reasons=(*_reasons(last, clip), *last.complete.reasons),
+            predicted_error=predicted,
+            reasons=ordered((*reasons, *last.complete.reasons)),
             columns=rows.columns,
             provenance=provenance,
             **last.complete.number(n),
@@ -248,5 +262,5 @@ def _reasons(last: RoundMoment, clip: float) -> Reasons:
     if float(np.trace(last.value)) - 3.0 * last.std * math.sqrt(dim) > FILLED * clip * clip:
         return (Reason.CLIPPED,)
     least = float(last.spectrum()[0][0])
-    error = math.sqrt(2.0 * dim) * last.std + dim / last.n / 2.0
+    error = (math.sqrt(2.0 * dim) + SURELY) * last.std + dim / last.n / 2.0
     return () if least > error else (Reason.UNRESOLVED,)

@@ -312,13 +312,18 @@ def _reasons(squares: Squares, known: Functional, public: FloatArray) -> PartRea
         | (public_kurtosis(public) > tuning.KURTOSIS)
     )
     few = np.diag(known.std) > tuning.UNCERTAIN * variances
-    if pieces.norms.unseen > tuning.UNSEEN_ROWS * pieces.n:
+    hides_many = pieces.norms.unseen > tuning.UNSEEN_ROWS * pieces.n
+    if hides_many:
         few |= public_kurtosis(public, tuning.LEAST_PUBLIC) > tuning.UNSEEN_KURTOSIS
     lost = pieces.reason == Reason.UNRESOLVED
-    return first_of(
-        [(lost, Reason.UNRESOLVED), (few, Reason.FEW_ROWS), (heavy, Reason.HEAVY_TAIL)],
-        len(variances),
-    )
+    silent = hides_many and len(public) < tuning.SILENT_PUBLIC
+    choices = [
+        (lost, Reason.UNRESOLVED),
+        (few, Reason.FEW_ROWS),
+        (heavy, Reason.HEAVY_TAIL),
+        (silent, Reason.FEW_ROWS),
+    ]
+    return first_of(choices, len(variances))
 
 
 def public_kurtosis(public: FloatArray, least: int = SOME_PUBLIC) -> FloatArray:

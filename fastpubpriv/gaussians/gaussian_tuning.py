@@ -85,6 +85,7 @@ KURTOSIS = 12.0
 # the same where such a fraction of the rows may be undetected
 UNSEEN_ROWS = 0.02
 UNSEEN_KURTOSIS = 5.0
+SILENT_PUBLIC = 5  # public rows below which they do not show whether the rows that may be undetected lie far out
 # Fractions of a variance from which there is a reason: outer piece beyond that of Gaussian rows; undetected part, error, or tail.
 OUTER = 0.05
 UNCERTAIN = 0.5

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from fractions import Fraction
 
@@ -32,18 +32,16 @@ from fastpubpriv.sources.views import pairs_of
 
 def coinpress_rounds(
     run: Session,
-    base: AffineMap,
+    state: Rounds,
     *,
     costs: Sequence[Fraction],
     clip: float,
-    slack: Callable[[RoundMoment], float],
     floor: float = 0.0,
 ) -> tuple[FloatArray, RoundMoment]:
-    """Run CoinPress for the covariance, at most the identity, of centered complete rows v = base(x).
+    """Run CoinPress for the covariance, at most the identity, of centered complete rows v = state.base(x).
 
     Return it, and the moment of the last round.
     """
-    state = Rounds(base, np.eye(base.dim), slack)
     last = last_moment(run, state, planned("second moment", costs, clip))
     return state.moment_of(last, floor), last
 
@@ -66,10 +64,9 @@ def learn(
 
     covariance, _ = coinpress_rounds(
         halves,
-        linear(base),
+        Rounds(linear(base), np.eye(base.dim), slack),
         costs=lifted.round_costs(run.account.allowance, rounds),
         clip=plan.problem.row_clip(rounds),
-        slack=slack,
         floor=lifted.LAST_FLOOR,
     )
     covariance = floored(covariance, lifted.OUTPUT_FLOOR * float(spectrum(covariance)[0][-1]))

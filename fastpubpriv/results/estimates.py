@@ -183,7 +183,8 @@ class MeanResult(OfCompleteRows, Comparable):
     noise_law : str
         "gaussian" or "laplace".
     clipping_std : (dim,) float64 or None
-        Standard error for the clipping of rows beyond a given norm bound, from public rows; None if these cannot show it.
+        Standard error for the clipping of rows beyond a given norm bound, from public rows, or of the steps of CoinPress, from how
+        far they moved; None if nothing shows it.
     report : ColumnReport or None
         Diagnostics from released counts of each column, or of row norms; None if the clip radius came from a covariance or the
         caller. `part_reasons`, one entry per column, exist only with a report.

@@ -43,30 +43,9 @@ def is_part(argument: str, case: str) -> bool:
     return f", {argument}, " in f", {case}, " or f", {argument}=" in f", {case}"
 
 
-LINE = "the counted line of a column"
-MOMENTS = "rounds of second moments"
 REGRESSION = "the regression machine"
 
 KNOWN: tuple[Known, ...] = (
-    # A known covariance is believed: skewed columns get no reason for what the ball clips.
-    Known("estimate_mean", "coverage mean", ("variance",), LINE, ("skewed",)),
-    Known("estimate_mean", "coverage mean", ("covariance",), LINE, ("skewed",)),
-    Known("coinpress_mean", "coverage mean", ("variance",), LINE, ("skewed",)),
-    Known("coinpress_mean", "coverage mean", ("covariance",), LINE, ("skewed",)),
-    Known("estimate_mean", "far", ("covariance",), LINE, ("skewed",)),
-    Known("estimate_mean", "coverage mean", ("steps", "x_pub=shifted(p)"), LINE),
-    # One or two public rows say nothing about the unit variance that is assumed.
-    Known("estimate_mean", "coverage mean", ("clipping='gaussian'", "x_pub=p.head(1)"), LINE),
-    Known("estimate_mean", "far", ("clipping='gaussian'", "x_pub=p.head(1)"), LINE),
-    Known("estimate_mean", "coverage mean", ("clipping='gaussian'", "x_pub=p.head(2)"), LINE),
-    Known("estimate_mean", "far", ("clipping='gaussian'", "x_pub=p.head(2)"), LINE),
-    # The prediction is that of Gaussian columns, and small eigenvalues that were not reached say nothing.
-    Known("coinpress_covariance", "coverage covariance", (), MOMENTS, ("skewed",)),
-    Known("coinpress_covariance", "far", (), MOMENTS, ("skewed",)),
-    Known("coinpress_covariance", "far", ("mode='theory'",), MOMENTS, ("light",)),
-    Known("coinpress_covariance", "coverage covariance | far", ("person",), MOMENTS, ("light",)),
-    # Few public rows that the structure is taken from outweigh the private ones.
-    Known("estimate_gaussian", "far", ("x_pub=p.head(2)",), MOMENTS, ("skewed",), 2_000),
     # 400 rows at epsilon 1: noise by chance, which no released number shows; and public rows that hide it.
     *(
         Known(verb, "prediction", ("tails='light'",), REGRESSION, most_rows=400)
