@@ -20,7 +20,6 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import reduce
 
 import numpy as np
 
@@ -180,13 +179,10 @@ def _along(slope: Slope, turn: FloatArray, of_batch: FloatArray) -> Slope:
 def mean_slope(slopes: Sequence[Slope]) -> Slope:
     """Return the mean of slopes, at the mean of their weights."""
     count = len(slopes)
-    start = reduce(np.add, [each.start for each in slopes])
-    slope = reduce(np.add, [each.slope for each in slopes])
-    noise_variance = reduce(np.add, [each.noise_variance for each in slopes])
     return Slope(
-        start=start / count,
-        slope=slope / count,
-        noise_variance=noise_variance / count**2,
+        start=np.mean([each.start for each in slopes], axis=0),
+        slope=np.mean([each.slope for each in slopes], axis=0),
+        noise_variance=np.sum([each.noise_variance for each in slopes], axis=0) / count**2,
     )
 
 

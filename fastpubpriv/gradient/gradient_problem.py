@@ -557,6 +557,11 @@ def _minimum(problem: GradientProblem, rows: Any, penalty: float, start: FloatAr
     return minimum(value, start)
 
 
+def source_of(setting: Any) -> str:
+    """Return where the value of a setting comes from that is open if it is "auto"."""
+    return "public rows" if isinstance(setting, str) else "argument"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class PreparedDescent(MethodPlan):
     """All numbers of a method that are known before the debit; sums are divided by `batch_rows`, the (expected) rows of a step."""

@@ -777,16 +777,14 @@ def _warn_of_no_gain(
     auto: bool,
 ) -> None:
     """Warn if private rows are predicted to be of little use, and say what to pass; "auto" takes steps only if they are."""
+    is_of_use = auto or plan.is_worth
+    how = "gain little or nothing over the public rows alone"
+    other = "method='throw_away', which spends nothing"
     if isinstance(problem, GradientProblem):
         is_of_use = plan.beats(1.0)
         how = "be no closer than the public rows alone"
         other = "let step_size and priv_weight be chosen"
-    elif problem.has_labels:
-        is_of_use = auto or plan.is_worth
-        how = "gain little or nothing over the public rows alone"
-        other = "method='throw_away', which spends nothing"
-    else:
-        is_of_use = auto or plan.is_worth
+    elif not problem.has_labels:
         how = "gain little or nothing over zero slopes"
         other = "public rows with labels"
     if not is_of_use:
