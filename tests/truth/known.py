@@ -69,7 +69,10 @@ KNOWN: tuple[Known, ...] = (
     # Few public rows that the structure is taken from outweigh the private ones.
     Known("estimate_gaussian", "far", ("x_pub=p.head(2)",), MOMENTS, ("skewed",), 2_000),
     # Clipped gradients of 400 private rows and those of public rows cancel each other: nothing that is released is beyond noise.
-    Known("train poisson", "prediction", ("x_pub=shifted(p)",), REGRESSION, most_rows=400),
+    *(
+        Known(verb, "prediction", ("x_pub=shifted(p)",), REGRESSION, most_rows=400)
+        for verb in ("train poisson", "train logistic")
+    ),
     # Components that stand for several, or that are never ok.
     Known("no_public_baseline", "far", (), MIXTURES),
     Known("no_public_baseline", "coverage component", (), MIXTURES),
