@@ -27,6 +27,7 @@ from fastpubpriv.gradient.gradient_problem import (
     MirrorDescent,
     PreparedDescent,
     SemiDP,
+    source_of,
 )
 from fastpubpriv.gradient.loss_curvature import LossCurvature, gradient_lengths, public_curvature
 from fastpubpriv.mechanisms import gradient_sums
@@ -45,48 +46,23 @@ def make_plan(problem: GradientProblem, account: Account) -> PreparedDescent:
     settings = problem.settings
     start = _start(problem)
     noise = noise_of(problem, account)
-    lengths = gradient_lengths(
-        problem, problem.public.weights if problem.loss is not None else start
-    )
-    clip = float(
-        np.quantile(lengths, regression_tuning.CLIP_QUANTILE)
-        if settings.clip_norm == "auto"
-        else settings.clip_norm
-    )
-    if not clip > 0.0:
-        raise InputError(
-            "every public gradient is zero: pass clip_norm=, the length of a gradient that matters"
-        )
+    at = problem.public.weights if problem.loss is not None else start
+    lengths = gradient_lengths(problem, at)
+    clip = _clip_norm(settings, lengths)
     divisor = problem.n_priv if settings.batch_rows is None else settings.batch_rows
     ridge = float(getattr(settings, "ridge", 0.0)) if settings.preconditioned else None
-    preconditioner = None
-    x = problem.x
-    dim = problem.units.width
-    if ridge is not None:
-        inverse = np.linalg.inv(x.T @ x / len(x) + ridge / dim * np.eye(dim))
-        preconditioner = np.asarray((inverse + inverse.T) / 2.0, dtype=np.float64)
     curvature = None if problem.loss is None else public_curvature(problem, lengths, clip, ridge)
-    ranges = {
-        "clip": "public rows" if settings.clip_norm == "auto" else "argument",
-        "start": f"{settings.start} weights" if isinstance(settings.start, str) else "argument",
-    }
-    sizes = settings.options("step_size")
-    if not sizes:
-        if curvature is None:
-            raise InputError(
-                "step_size='auto' needs a loss whose curvature is known: pass step_size="
-            )
-        longest = (1.0 - settings.momentum) / (
-            curvature.inside * float(np.max(curvature.values * curvature.pull))
-        )
-        sizes = [longest * part * (0.5 if settings.accelerated else 1.0) for part in tuning.SIZES]
+    sizes = _step_sizes(settings, curvature)
     common = PreparedDescent(
         start=start,
         steps=0,
         clip_norm=clip,
         batch_rows=divisor,
-        ranges=ranges,
-        preconditioner=preconditioner,
+        ranges={
+            "clip": source_of(settings.clip_norm),
+            "start": f"{settings.start} weights" if isinstance(settings.start, str) else "argument",
+        },
+        preconditioner=None if ridge is None else _preconditioner(problem, ridge),
         predicted=None,
         public_excess=None,
         step_size=sizes[0],
@@ -102,6 +78,38 @@ def make_plan(problem: GradientProblem, account: Account) -> PreparedDescent:
             plan = _least(plan, curvature, problem, noisy, weights, sizes)
         plans.append(plan)
     return min(plans, key=lambda plan: math.inf if plan.predicted is None else plan.predicted)
+
+
+def _clip_norm(settings: Descent, lengths: FloatArray) -> float:
+    """Bound on the length of a gradient, from `lengths` (m,) of public ones if it is open."""
+    clip = settings.clip_norm
+    if clip == "auto":
+        clip = float(np.quantile(lengths, regression_tuning.CLIP_QUANTILE))
+    if not float(clip) > 0.0:
+        raise InputError(
+            "every public gradient is zero: pass clip_norm=, the length of a gradient that matters"
+        )
+    return float(clip)
+
+
+def _preconditioner(problem: GradientProblem, ridge: float) -> FloatArray:
+    """Inverse (width, width) of the second moment of public rows with a ridge."""
+    x = problem.x
+    dim = problem.units.width
+    inverse = np.linalg.inv(x.T @ x / len(x) + ridge / dim * np.eye(dim))
+    return np.asarray((inverse + inverse.T) / 2.0, dtype=np.float64)
+
+
+def _step_sizes(settings: Descent, curvature: LossCurvature | None) -> tuple[float, ...]:
+    """Candidate step sizes: up to the longest stable one if they are open."""
+    sizes = settings.options("step_size")
+    if sizes:
+        return sizes
+    if curvature is None:
+        raise InputError("step_size='auto' needs a loss whose curvature is known: pass step_size=")
+    steepest = curvature.inside * float(np.max(curvature.values * curvature.pull))
+    longest = (1.0 - settings.momentum) / steepest
+    return tuple(longest * part * (0.5 if settings.accelerated else 1.0) for part in tuning.SIZES)
 
 
 def _start(problem: GradientProblem) -> FloatArray:

@@ -1,13 +1,18 @@
 """What the released slopes of a descent show of its end: the excess of the loss there, at the public fit and at a constant.
 
 Near its minimum w* the private loss is about quadratic with the public curvature K, times the share b of the gradients that clips
-leave: a slope, minus the mean gradient, at weights w is b K (w* - w) plus noise. Mean slopes of the first and of the second half of
-the steps, at mean weights v and w, show the relative error of K along the way,
+leave: a slope, minus the mean gradient, at weights w is b K (w* - w) plus noise. So the mean slope of the second half of the steps,
+at the mean w of their weights, measures
+
+    w* = w + slope / (b K)    with the error of noise, of the sampling of private rows, and of K.
+
+Mean slopes of the first and of the second half, at mean weights v and w, show the relative error of K along the way,
 
     |slope(w) - slope(v) + b K (w - v)| / |b K (w - v)|    in the norm of K^-1,
 
-and so what the way from w to the end may lack. An excess that is planned from public rows holds if they are like private ones; what
-slopes show beyond their noise takes its place.
+and so what the way from w to the end may lack, and how much larger the curvature of private rows may be. Public rows know w* too,
+up to the error of their fit, which is enlarged until it agrees with the measurement. Both together, by inverse variance, give the
+expected excess at weights u: that of the mean of w*, (u - mean)' K (u - mean), plus the variance of w* in the metric of K.
 """
 
 from __future__ import annotations
@@ -15,19 +20,60 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import reduce
 
 import numpy as np
 
 from fastpubpriv._types import FloatArray
 from fastpubpriv.estimators.moments import LARGEST
+from fastpubpriv.gradient import gradient_tuning as tuning
 from fastpubpriv.gradient.gradient_problem import Descended, GradientProblem, PreparedDescent
 from fastpubpriv.gradient.loss_curvature import LossCurvature
 from fastpubpriv.regression import regression_tuning
 from fastpubpriv.regression.concerns import Concerns, is_drift, is_too_few
 from fastpubpriv.regression.newton import Slope
-from fastpubpriv.regression.posterior import LossExcess, kept_share
+from fastpubpriv.regression.posterior import LossExcess
 from fastpubpriv.results.reasons import Reasons
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Minimum:
+    """What slopes and public rows say about the minimum: differences (outputs, D) from the end, in the metric of the curvature."""
+
+    mean: FloatArray
+    variance_sum: float
+    # factor on the curvature that slopes show to be possible
+    steeper: float
+    public: FloatArray  # the fit of public rows
+    # squared distance of what slopes measure from the public fit, over its expectation
+    disagreement: float
+
+    @classmethod
+    def pooled(
+        cls,
+        measured: FloatArray,
+        variance: FloatArray,
+        public: FloatArray,
+        public_variance: FloatArray,
+        *,
+        steeper: float,
+    ) -> Minimum:
+        """Return the mean of a measurement and of the public fit, whose variance is enlarged until they agree."""
+        apart_sq = (measured - public) ** 2
+        usual = np.maximum(public_variance + variance, 1.0 / LARGEST)
+        disagreement = float(np.mean(np.minimum(apart_sq / usual, LARGEST)))
+        drifted = max(disagreement, 1.0) * public_variance
+        share = drifted / np.maximum(drifted + variance, 1.0 / LARGEST)
+        return cls(
+            mean=public + share * (measured - public),
+            variance_sum=float(np.sum(share * variance)),
+            steeper=steeper,
+            public=public,
+            disagreement=disagreement,
+        )
+
+    def excess_at(self, weights: FloatArray | float) -> float:
+        """Expected squared distance of the minimum from weights (outputs, D)."""
+        return float(np.sum((self.mean - weights) ** 2)) + self.variance_sum
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -35,7 +81,6 @@ class Evidence:
     """What slopes show of the end of a descent."""
 
     excess: LossExcess
-    is_significant: bool  # whether the excess at the end is above the planned one beyond noise
     has_few_rows: bool  # whether public rows are too few to show the curvature
     is_shifted: bool  # whether private rows are of another population than the public ones
 
@@ -53,72 +98,72 @@ class Evidence:
 def with_evidence(
     descended: Descended, problem: GradientProblem, plan: PreparedDescent, slopes: Sequence[Slope]
 ) -> Descended:
-    """Return the result with the reasons that slopes (outputs, width) show, and the excess if that is above the planned one."""
+    """Return the result with the excess and the reasons that slopes (outputs, width) show."""
     if plan.more is None or not slopes:
         return descended
     with np.errstate(all="ignore"):  # a slope may be as large as noise makes it
         shown = evidence_of(problem, plan, slopes, descended.weights)
-    excess = shown.excess if shown.is_significant else None
-    return replace(descended, excess=excess, reasons=shown.reasons)
+    return replace(descended, excess=shown.excess, reasons=shown.reasons)
 
 
 def evidence_of(
     problem: GradientProblem, plan: PreparedDescent, slopes: Sequence[Slope], end: FloatArray
 ) -> Evidence:
-    """Return what slopes (outputs, width) show of the weights at the `end`; distances are in the metric of the curvature."""
+    """Return what slopes (outputs, width) show of the weights at the `end`."""
     curvature: LossCurvature = plan.more
-    steep = curvature.inside * curvature.values
-    sampled = 1.0 / plan.batch_rows - 1.0 / problem.n_priv
-    of_batch = curvature.energy * curvature.inside * steep * sampled
-    along = [_along(each, curvature.turn, of_batch) for each in slopes]
-    half = len(along) // 2
-    late = mean_slope(along[half:])
-    misfit = curvature.doubt
-    if half:
-        early = mean_slope(along[:half])
-        misfit = max(misfit, _misfit(early, late, steep))
     last = np.atleast_2d(end) @ curvature.turn
-    move = last - late.start
-    # In these units the length of a slope is the distance to the minimum.
-    root = np.sqrt(curvature.values) / steep
-    slope = (late.slope - steep * move) * root
-    there = Slope(start=last, slope=slope, noise_variance=late.noise_variance * root**2)
-    lacking_sq = misfit**2 * float(np.sum(curvature.values * move**2))
+    minimum = minimum_by(problem, plan, slopes, last)
     unit = problem.excess_part / problem.outputs
-    predicted = float(plan.predicted or 0.0)
-    surely_sq = there.length_sq - there.doubt + lacking_sq
-    is_significant = unit * surely_sq > predicted
-    if is_significant:
-        predicted = unit * (max(there.length_sq, 0.0) + lacking_sq)
-    noise_sq = float(np.sum(there.noise_variance))
-    length_sq = float(np.sum(there.slope**2))
-    share = kept_share(noise_sq, length_sq)
-    best = last + share * there.slope / np.sqrt(curvature.values)
-    public = np.atleast_2d(problem.public.weights) @ curvature.turn
-    public_sq = float(np.sum(curvature.values * (public - best) ** 2))
-    constant = unit * _constant_sq(problem, curvature, best)
-    within_clip = curvature.inside < 1.0
+    predicted = unit * minimum.steeper * minimum.excess_at(0.0)
+    best = last + minimum.mean / np.sqrt(curvature.values)
     excess = LossExcess(
         predicted=predicted,
-        public=unit * public_sq + predicted,
-        constant=max(constant - predicted, 0.0),
-        within_clip=within_clip,
+        public=unit * minimum.excess_at(minimum.public),
+        constant=unit * _constant_sq(problem, curvature, best),
+        within_clip=curvature.inside < 1.0,
     )
     loss = problem.loss
     assert loss is not None
     coefficients = problem.units.width * (problem.outputs - loss.scores)
     of_classes = loss.classes or loss.scores
     few = is_too_few(len(problem.x), coefficients, classes=of_classes)
-    usual = curvature.public_error * problem.outputs + noise_sq
-    disagreement = min(public_sq / max(usual, 1.0 / LARGEST), LARGEST)
     freedom = len(problem.x) - problem.units.width + 1
     # The plan from public rows failed by what matters beside the better of their fit and a constant.
-    misled = is_significant and predicted > regression_tuning.MUCH * excess.alternative
+    misled = (
+        predicted > tuning.BEYOND_PLAN * float(plan.predicted or 0.0)
+        and predicted > regression_tuning.MUCH * excess.alternative
+    )
     return Evidence(
         excess=excess,
-        is_significant=is_significant,
         has_few_rows=few,
-        is_shifted=misled or is_drift(disagreement, problem.size, freedom),
+        is_shifted=misled or is_drift(minimum.disagreement, problem.size, freedom),
+    )
+
+
+def minimum_by(
+    problem: GradientProblem, plan: PreparedDescent, slopes: Sequence[Slope], last: FloatArray
+) -> Minimum:
+    """Return the minimum by slopes (outputs, width) and public rows; `last` (outputs, D) is the end along the eigenvectors."""
+    curvature: LossCurvature = plan.more
+    root = np.sqrt(curvature.values)
+    steep = curvature.inside * curvature.values
+    sampled = 1.0 / plan.batch_rows - 1.0 / problem.n_priv
+    of_batch = curvature.energy * curvature.inside * steep * sampled
+    along = [_along(each, curvature.turn, of_batch) for each in slopes]
+    half = len(along) // 2
+    late = mean_slope(along[half:])
+    shown = _misfit(mean_slope(along[:half]), late, steep) if half else 0.0
+    misfit = max(curvature.doubt, shown)
+    move = root * (last - late.start)
+    lacking_sq = misfit**2 * float(np.sum(move**2))
+    variance = late.noise_variance * (root / steep) ** 2
+    variance += curvature.settled / problem.n_priv + lacking_sq / move.size
+    return Minimum.pooled(
+        measured=late.slope * root / steep - move,
+        variance=variance,
+        public=root * (np.atleast_2d(problem.public.weights) @ curvature.turn - last),
+        public_variance=curvature.values * curvature.unknown,
+        steeper=1.0 + shown,
     )
 
 
@@ -134,13 +179,10 @@ def _along(slope: Slope, turn: FloatArray, of_batch: FloatArray) -> Slope:
 def mean_slope(slopes: Sequence[Slope]) -> Slope:
     """Return the mean of slopes, at the mean of their weights."""
     count = len(slopes)
-    start = reduce(np.add, [each.start for each in slopes])
-    slope = reduce(np.add, [each.slope for each in slopes])
-    noise_variance = reduce(np.add, [each.noise_variance for each in slopes])
     return Slope(
-        start=start / count,
-        slope=slope / count,
-        noise_variance=noise_variance / count**2,
+        start=np.mean([each.start for each in slopes], axis=0),
+        slope=np.mean([each.slope for each in slopes], axis=0),
+        noise_variance=np.sum([each.noise_variance for each in slopes], axis=0) / count**2,
     )
 
 

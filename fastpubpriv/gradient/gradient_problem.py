@@ -501,7 +501,7 @@ def public_fit(problem: GradientProblem, l2: float) -> PublicFit:
         inner = x if problem.units.design is None else x[:, 1:]
         noise, spread = marginal_likelihood(inner - inner.mean(axis=0), y - y.mean())
         penalty = noise / max(spread, 1e-12 * max(noise, 1e-300)) + l2 * m
-        shape = _shape(problem, penalty, m)
+        shape = ridges(problem, penalty, m)
         if m >= len(shape):
             inverse = np.linalg.solve(x.T @ x + np.diag(shape), x.T)
         else:
@@ -531,7 +531,7 @@ def public_fit(problem: GradientProblem, l2: float) -> PublicFit:
     )
 
 
-def _shape(problem: GradientProblem, penalty: float, m: int) -> FloatArray:
+def ridges(problem: GradientProblem, penalty: float, m: int) -> FloatArray:
     """Return the ridge of each weight; that of the intercept is negligible."""
     shape = np.full(problem.units.width, max(penalty, 1e-12 * m))
     if problem.units.design is not None:
@@ -547,7 +547,7 @@ def _minimum(problem: GradientProblem, rows: Any, penalty: float, start: FloatAr
     assert loss is not None
     assert loss.values is not None
     values = loss.values
-    shape = _shape(problem, penalty, len(x))
+    shape = ridges(problem, penalty, len(x))
 
     def value(w: FloatArray) -> tuple[float, FloatArray]:
         scores = x @ w.T
@@ -555,6 +555,11 @@ def _minimum(problem: GradientProblem, rows: Any, penalty: float, start: FloatAr
         return total, shape * w - loss.residuals_of(scores, y).T @ x
 
     return minimum(value, start)
+
+
+def source_of(setting: Any) -> str:
+    """Return where the value of a setting comes from that is open if it is "auto"."""
+    return "public rows" if isinstance(setting, str) else "argument"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

@@ -15,6 +15,8 @@ LEAST_EIGENVALUE = 1e-9  # least eigenvalue of the curvature over the largest
 # least mean square of a gradient at the best weights, over that at the public fit
 LEAST_SETTLED = 0.25
 CONTRACTION_DOUBT = 0.15  # relative error of the contraction of a step
+# Excess over the planned one that is no chance: a fit of three coefficients is beyond it in .2 % of draws, by a chi-squared law.
+BEYOND_PLAN = 5.0
 # Candidate ridges of the public fit, in rows of unit length: 100 apart, most fits of classes were next to zero, which makes
 # curvatures too large (.24 for .15) and predictions too small: `python -m benchmarks.training_choice --loss logistic`.
 RIDGES = (1e-2, 0.1, 1.0, 10.0, 100.0)

@@ -10,7 +10,7 @@ import numpy as np
 from fastpubpriv._types import FloatArray
 from fastpubpriv.errors import InputError
 from fastpubpriv.gradient import gradient_tuning as tuning
-from fastpubpriv.gradient.gradient_problem import GradientProblem
+from fastpubpriv.gradient.gradient_problem import GradientProblem, ridges
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -18,7 +18,9 @@ class LossCurvature:
     """Quadratic model of the loss near its minimum, from public rows, along the eigenvectors of its curvature."""
 
     values: FloatArray  # (D,), curvature; shrunk to its mean with few public rows
-    unknown: FloatArray  # (D,), squared error of the public fit
+    unknown: (
+        FloatArray  # (D,), squared error of the public fit, whose intercept has next to no ridge
+    )
     far: FloatArray  # (D,), squared distance of the public fit from zero
     energy: float  # mean square of a gradient at the public fit, over the trace of the curvature
     settled: float  # the same at the best weights, whose residuals have no error of the public fit
@@ -76,7 +78,7 @@ def public_curvature(
     clipped = np.minimum(lengths, clip)
     lengths = np.maximum(lengths, 1e-150)
     energy = float(np.mean(lengths**2)) / float(np.sum(eigenvalues))
-    unknown = 1.0 / (m * eigenvalues / energy + public.penalty / energy + tuning.LEAST_EIGENVALUE)
+    unknown = energy * _error_of_fit(problem, m * eigenvalues, turn, energy)
     # A held-out residual has the error of the fit besides that of the label.
     settled = max(energy - float(eigenvalues @ unknown), tuning.LEAST_SETTLED * energy)
     far = np.sum((np.atleast_2d(public.weights) @ turn) ** 2, axis=0)
@@ -99,3 +101,14 @@ def public_curvature(
         turn=turn,
         doubt=doubt,
     )
+
+
+def _error_of_fit(
+    problem: GradientProblem, information: FloatArray, turn: FloatArray, energy: float
+) -> FloatArray:
+    """Variances (D,) of the public fit along the eigenvectors `turn` of its information, in units of `energy`."""
+    ridge = ridges(problem, problem.public.penalty, len(problem.x))
+    precision = (turn.T * ridge) @ turn
+    least = tuning.LEAST_EIGENVALUE * energy
+    precision[np.diag_indices_from(precision)] += information + least
+    return np.asarray(np.diag(np.linalg.inv(precision)))

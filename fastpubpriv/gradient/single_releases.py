@@ -19,6 +19,7 @@ from fastpubpriv.gradient.gradient_problem import (
     Descended,
     GradientProblem,
     PreparedDescent,
+    source_of,
 )
 from fastpubpriv.gradient.loss_curvature import LossCurvature, gradient_lengths, public_curvature
 from fastpubpriv.kernels.gradients import row_values
@@ -168,7 +169,7 @@ def _prepare_choice(problem: GradientProblem, account: Account) -> PreparedDesce
         steps=1,
         clip_norm=clip,
         batch_rows=problem.n_priv,
-        ranges={"clip": "public rows" if settings.clip == "auto" else "argument"},
+        ranges={"clip": source_of(settings.clip)},
         more=models,
     )
 
@@ -333,7 +334,7 @@ def _prepare_minimum(problem: GradientProblem, account: Account) -> PreparedDesc
         batch_rows=n,
         more=minimum,
         ranges={
-            "clip": "public rows" if settings.row_norm == "auto" else "argument",
+            "clip": source_of(settings.row_norm),
             "start": "public weights",
         },
     )

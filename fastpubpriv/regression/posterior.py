@@ -115,7 +115,14 @@ class Average:
 def _factor(matrix: FloatArray) -> FloatArray:
     """Lower Cholesky factor of a covariance (D, D), which is singular, up to rounding, for a prior along few directions."""
     least = 1e-12 * float(np.trace(matrix)) / len(matrix) + 1.0 / LARGEST
-    return np.asarray(linalg.cholesky(matrix + least * np.eye(len(matrix)), lower=True))
+    raised = matrix + least * np.eye(len(matrix))
+    try:
+        return np.asarray(linalg.cholesky(raised, lower=True))
+    except linalg.LinAlgError:
+        # Products of matrices of different size round by more than that along directions that are next to nothing.
+        values, vectors = np.linalg.eigh((raised + raised.T) / 2.0)
+        positive = np.maximum(values, tuning.FLAT * max(float(values[-1]), 1.0 / LARGEST))
+        return np.asarray(linalg.cholesky((vectors * positive) @ vectors.T, lower=True))
 
 
 def _log_evidence(covariance: FloatArray, off: FloatArray) -> float:

@@ -687,12 +687,13 @@ class DescentResult(LinearModel):
     noise_std : float
         Standard deviation of the noise on the *sum* of clipped gradients, in the units of the fit.
     predicted_excess, public_excess : float
-        Excess of the loss (of the mean squared error, for the squared loss) over that of the best coefficients, predicted from
-        public rows, for the method and for the public fit; NaN where the loss has no public fit. For the softmax loss by "newton"
-        they are those of released scores, as for `TrainingResult`; for gradient methods those of released gradients, where these
-        show more than was predicted.
+        Excess of the loss (of the mean squared error, for the squared loss) over that of the best coefficients, for the method and
+        for the public fit: from released gradients and public rows together, or for the softmax loss by "newton" from released
+        scores, as for `TrainingResult`. From public rows alone where no gradient is released; None where the loss has no public
+        fit.
     constant_excess : float or None
-        The same for a constant, the log-odds of public classes; None where all is predicted from public rows.
+        The same for the best constant (softmax by "newton": the log-odds of public classes): the estimate is "fallback" if its own
+        excess is no smaller. None where all is predicted from public rows.
 
     Examples
     --------

@@ -228,25 +228,7 @@ def with_label_unit(run: Session, problem: TrainingProblem) -> TrainingProblem:
     )
 
 
-def _plan_public(problem: TrainingProblem | GradientProblem, account: Account) -> Any:
-    if isinstance(problem, GradientProblem):
-        if problem.loss is None or problem.loss.values is None:
-            raise InputError(
-                "method='throw_away' needs a loss with values, which public rows can minimize"
-            )
-        lengths = gradient_lengths(problem)
-        clip = float(np.max(lengths)) or 1.0
-        alone = problem.excess_part * public_curvature(problem, lengths, clip).public_error
-        return PreparedDescent(
-            predicted=alone,
-            public_excess=alone,
-            steps=0,
-            clip_norm=clip,
-            batch_rows=problem.n_priv,
-            priv_weight=0.0,
-            ranges={"start": "public weights"},
-            reads=False,
-        )
+def _plan_public(problem: TrainingProblem, account: Account) -> steps.NewtonPlan:
     if not problem.has_labels:
         raise InputError(
             f"method='throw_away' fits public rows alone, and fewer than {tuning.FEWEST_PUBLIC} of them have a label: there is "
@@ -256,12 +238,24 @@ def _plan_public(problem: TrainingProblem | GradientProblem, account: Account) -
     return steps.NewtonPlan(steps=0, predicted=alone, public_excess=alone, reads=False)
 
 
-def _learn_public(
-    run: Session, problem: TrainingProblem | GradientProblem, plan: Any
-) -> Fitted | Descended:
-    if isinstance(problem, GradientProblem):
-        return Descended(weights=problem.public.weights)
-    return public_fit(problem)
+def _plan_public_minimum(problem: GradientProblem, account: Account) -> PreparedDescent:
+    if problem.loss is None or problem.loss.values is None:
+        raise InputError(
+            "method='throw_away' needs a loss with values, which public rows can minimize"
+        )
+    lengths = gradient_lengths(problem)
+    clip = float(np.max(lengths)) or 1.0
+    alone = problem.excess_part * public_curvature(problem, lengths, clip).public_error
+    return PreparedDescent(
+        predicted=alone,
+        public_excess=alone,
+        steps=0,
+        clip_norm=clip,
+        batch_rows=problem.n_priv,
+        priv_weight=0.0,
+        ranges={"start": "public weights"},
+        reads=False,
+    )
 
 
 def public_fit(problem: TrainingProblem) -> Fitted:
@@ -299,9 +293,7 @@ def public_fit(problem: TrainingProblem) -> Fitted:
     )
 
 
-def _draws_newton(problem: TrainingProblem | GradientProblem) -> int:
-    if isinstance(problem, GradientProblem):
-        return softmax.draws(problem)
+def _draws_newton(problem: TrainingProblem) -> int:
     known = problem.posterior
     dim = problem.dim
     most = steps.step_counts(known)[-1]
@@ -319,9 +311,7 @@ def _left_for_fit(
     return account.spending.at(account.allowance - counted - cost_of_weights)
 
 
-def _plan_newton(problem: TrainingProblem | GradientProblem, account: Account) -> Any:
-    if isinstance(problem, GradientProblem):
-        return softmax.prepare(problem, account)
+def _plan_newton(problem: TrainingProblem, account: Account) -> Any:
     cost = weighing_cost(problem, account)
     if cost:
         account.spending.at(cost).grid("sum", 1, problem.n_priv)  # InputError if there is none
@@ -346,11 +336,7 @@ def _plan_steps(problem: TrainingProblem, left: Spending, most: int) -> Any:
     return plan
 
 
-def _learn_newton(
-    run: Session, problem: TrainingProblem | GradientProblem, plan: Any
-) -> Fitted | Descended:
-    if isinstance(problem, GradientProblem):
-        return softmax.learn(run, problem, plan)
+def _learn_newton(run: Session, problem: TrainingProblem, plan: Any) -> Fitted:
     start = plan.start if isinstance(plan, exact.ExactPlan) else plan
     cost = weighing_cost(problem, run.account)
     left = _left_for_fit(problem, run.account, cost)
@@ -445,7 +431,10 @@ NEWTON = TrainingMethod(
     noise=lambda problem, plan, account: account.spending.std("sum", problem.dim, plan.share),
 )
 PUBLIC_ONLY = TrainingMethod(
-    name="throw_away", prepare=_plan_public, learn=_learn_public, draws=lambda problem: 1
+    name="throw_away",
+    prepare=_plan_public,
+    learn=lambda run, problem, plan: public_fit(problem),
+    draws=lambda problem: 1,
 )
 METHODS: Registry[TrainingMethod] = Registry(
     NEWTON,
@@ -457,6 +446,18 @@ METHODS: Registry[TrainingMethod] = Registry(
     EXPONENTIAL,
     auto=True,
 )
+# What the methods without settings are for a loss without a `TrainingProblem`.
+OF_GRADIENT_PROBLEMS = {
+    NEWTON.name: TrainingMethod(
+        name=NEWTON.name, prepare=softmax.prepare, learn=softmax.learn, draws=softmax.draws
+    ),
+    PUBLIC_ONLY.name: TrainingMethod(
+        name=PUBLIC_ONLY.name,
+        prepare=_plan_public_minimum,
+        learn=lambda run, problem, plan: Descended(weights=problem.public.weights),
+        draws=lambda problem: 1,
+    ),
+}
 
 
 def is_stepwise(loss: Any) -> bool:
@@ -491,6 +492,8 @@ def requested(
             f"method={method!r} is for the squared, Huber, logistic and softmax losses, got {kind!r}: pass a gradient method"
         )
     record = METHODS.get(name, NEWTON if stepwise else SEMI_DP)  # "auto" is not in METHODS
+    if not stepwise:
+        record = OF_GRADIENT_PROBLEMS.get(name, record)
     return loss, record, None if record.settings is None else record.settings()
 
 
@@ -569,6 +572,9 @@ def choose(choices: Sequence[Choice], name: str, budget: Budget) -> Choice:
             possible.append(each.prepared(name, budget))
     least = min((each.error for each in possible), default=math.inf)
     if least == math.inf:
-        return Choice(method=PUBLIC_ONLY, problem=first).prepared(name, budget)
+        alone = PUBLIC_ONLY
+        if isinstance(first, GradientProblem):
+            alone = OF_GRADIENT_PROBLEMS[PUBLIC_ONLY.name]
+        return Choice(method=alone, problem=first).prepared(name, budget)
     ties = [each for each in possible if each.error <= tuning.TIE * least]
     return min(ties, key=lambda each: (each.method.name != NEWTON.name, each.error))

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
 import math
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
-from functools import partial
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, cast, get_args
 
 import numpy as np
@@ -15,6 +13,7 @@ from fastpubpriv import session, validation
 from fastpubpriv._types import (
     BoolArray,
     FitMethod,
+    FloatArray,
     Keep,
     LossName,
     RowsPerPerson,
@@ -34,10 +33,19 @@ from fastpubpriv.gradient.single_releases import Exponential, OutputPerturbation
 from fastpubpriv.privacy import Budget, Ledger
 from fastpubpriv.regression import regression_tuning as tuning
 from fastpubpriv.regression.concerns import Concerns
-from fastpubpriv.regression.inputs import TAILS, ListedTerms, named_design, open_inputs
+from fastpubpriv.regression.inputs import (
+    TAILS,
+    DataSpec,
+    Design,
+    ListedTerms,
+    named_design,
+    open_inputs,
+)
 from fastpubpriv.regression.posterior import LossExcess
 from fastpubpriv.regression.problem import (
+    Ends,
     Fitted,
+    TrainingMethod,
     TrainingProblem,
     concerns_of_columns,
     label_quantiles,
@@ -613,6 +621,75 @@ def logistic_regression(
     )
 
 
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Inputs:
+    """Private rows, public rows, and what a call states about both."""
+
+    rows: Rows
+    table: FloatArray  # public rows (m, dim + 1), the label last
+    stated: DataSpec
+
+    @property
+    def dim(self) -> int:
+        """Number of features."""
+        return self.rows.dim - 1 - (self.stated.weights_priv is not None)
+
+    @property
+    def columns(self) -> tuple[str, ...] | None:
+        """Names of the features; None if the rows have none."""
+        if self.rows.columns is None:
+            return None
+        return tuple(str(each) for each in self.rows.columns[: self.dim])
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Names of the features, made up where the rows have none."""
+        return self.columns or tuple(f"x{j}" for j in range(self.dim))
+
+    def gradient_problem(
+        self, loss: Loss | RowLoss, settings: Any = None
+    ) -> tuple[GradientProblem, int]:
+        """Return the problem of a method with settings, and the number of usable public rows."""
+        made, n_pub = make_gradient_problem(
+            loss,
+            self.table,
+            self.names,
+            self.rows.n,
+            scaling=getattr(settings, "scaling", "standard"),
+            stated=self.stated,
+        )
+        return replace(made, settings=settings, rows=self.rows), n_pub
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Training:
+    """A call whose budget is spent, and its method."""
+
+    run: session.Session
+    inputs: Inputs
+    n_pub: int  # number of usable public rows
+    method: str
+
+    def fields(
+        self,
+        design: Design | None,
+        terms: Design | ListedTerms | None,
+        classes: Sequence[Any] | None,
+        shares: FloatArray | None,
+    ) -> dict[str, Any]:
+        """Return the fields that all results have; `terms` are those that are reported, of the columns if None."""
+        inputs = self.inputs
+        return {
+            **self.run.fields(self.n_pub),
+            "dim": inputs.dim,
+            "columns": inputs.columns,
+            "method": self.method,
+            "terms": inputs.names if terms is None else terms.terms,
+            "classes": frozen(classes or ()),
+            "design": named_design(design, terms, classes, inputs.stated.class_names, shares),
+        }
+
+
 def _fit(
     name: str,
     x_priv: Any,
@@ -631,26 +708,23 @@ def _fit(
         max_memory=given["max_memory"],
     )
     loss, record, settings = methods.requested(method, wanted)
-    auto = method == "auto" and isinstance(loss, Loss)
     takes_classes = isinstance(loss, Loss) and (loss.classes or loss.scores)
     rows, table, stated = open_inputs(name, x_priv, y_priv, given, classes=takes_classes)
-    dim = rows.dim - 1 - (stated.weights_priv is not None)
-    columns = None if rows.columns is None else tuple(str(each) for each in rows.columns[:dim])
-    names = columns or tuple(f"x{j}" for j in range(dim))
+    inputs = Inputs(rows=rows, table=table, stated=stated)
     stepwise = settings is None and methods.is_stepwise(loss)
-    session.require_squares(name, dim, 32 if stepwise else 12)
-    make = partial(make_gradient_problem, loss, table, names, rows.n, stated=stated)
+    session.require_squares(name, inputs.dim, 32 if stepwise else 12)
     problem: TrainingProblem | GradientProblem
     if isinstance(loss, Loss) and stepwise:
-        problem, n_pub = make_problem(loss, table, names, rows.n, stated)
+        problem, n_pub = make_problem(loss, table, inputs.names, rows.n, stated)
     else:
-        scaling = getattr(settings, "scaling", "standard")
-        problem, n_pub = make(scaling=scaling)
-        problem = replace(problem, settings=settings, rows=rows)
+        problem, n_pub = inputs.gradient_problem(loss, settings)
     choice = methods.Choice(method=record, problem=problem)
-    if auto:
-        # The other verbs promise intervals, which gradient methods lack.
-        choices = _compared(choice, make, rows, stated.tails) if name == "train" else [choice]
+    auto = False
+    if method == "auto" and isinstance(loss, Loss):
+        auto = True
+        choices = [choice]
+        if name == "train":  # the other verbs promise intervals, which gradient methods lack
+            choices = _compared(choice, inputs, loss)
         choice = methods.choose(choices, name, given["budget"])
     chosen = choice.method
     problem = choice.problem
@@ -659,134 +733,109 @@ def _fit(
     if isinstance(problem, GradientProblem):
         problem = replace(problem, executor=run.executor)
     plan = choice.plan if auto else chosen.prepare(problem, run.account)
-    descent = isinstance(problem, GradientProblem)
+    training = Training(run=run, inputs=inputs, n_pub=n_pub, method=chosen.name)
+    if not plan.reads:
+        return session.warned(name, _learned(training, chosen, problem, plan))
+    _refuse_absent_rows(name, chosen.name, problem, rows)
+    _warn_of_no_gain(name, chosen.name, problem, plan, auto=auto)
+    with run.paid():
+        return session.warned(name, _learned(training, chosen, problem, plan))
+
+
+def _learned(
+    training: Training,
+    chosen: TrainingMethod,
+    problem: TrainingProblem | GradientProblem,
+    plan: Any,
+) -> TrainingResult | DescentResult:
+    """Make the releases of the chosen method, and return its result."""
+    run = training.run
+    if isinstance(problem, GradientProblem):
+        return _descent_result(training, problem, plan, chosen.learn(run, problem, plan))
+    problem = methods.with_label_unit(run, problem)
+    return _training_result(training, problem, plan, chosen.learn(run, problem, plan))
+
+
+def _refuse_absent_rows(
+    name: str, method: str, problem: TrainingProblem | GradientProblem, rows: Rows
+) -> None:
+    """Raise InputError for rows that persons may lack, if the method takes the number of rows for that of rows in use."""
     # With tails="any" the curvature of the rows in use is released; here it is that of public rows times the number of rows.
-    if plan.reads and not descent and stated.tails == "light":
+    if isinstance(problem, TrainingProblem) and problem.tails == "light":
         session.refuse_padding(rows, f"{name} with tails='light'", f"{name} with tails='any'")
     # Its steps are those of a mean over all rows: with absent ones among them they do not arrive.
-    if plan.reads and chosen.name == "dp_sgd":
+    if method == "dp_sgd":
         session.refuse_padding(rows, "method='dp_sgd'", f"{name} with method='pda_mirror_descent'")
-    if plan.reads and (descent or not auto) and not plan.beats(1.0 if descent else session.WORTH):
-        _warn_of_no_gain(name, chosen.name, problem)
-    with run.paid() if plan.reads else contextlib.nullcontext():
-        if isinstance(problem, TrainingProblem):
-            problem = methods.with_label_unit(run, problem)
-        learned = chosen.learn(run, problem, plan)
-        row_map = problem.rotation if isinstance(problem, TrainingProblem) else problem.units
-        design = row_map.design
-        shares = problem.shares if isinstance(problem, TrainingProblem) else problem.units.shares
-        terms = design.listed if design is not None and not descent else design
-        shared = {
-            **run.fields(n_pub),
-            "dim": dim,
-            "columns": columns,
-            "method": chosen.name,
-            "terms": tuple(names) if terms is None else terms.terms,
-            "classes": frozen(row_map.classes or ()),
-            "design": named_design(design, terms, row_map.classes, stated.class_names, shares),
-        }
-        origins = {"scales": "none" if design is None else stated.origin}
-        if isinstance(problem, TrainingProblem):
-            return session.warned(
-                name, _training_result(run, problem, plan, learned, origins, shared)
-            )
-        return session.warned(name, _descent_result(problem, plan, learned, origins, shared))
 
 
-def _warn_of_no_gain(name: str, method: str, problem: TrainingProblem | GradientProblem) -> None:
-    """Warn that private rows are predicted to be of little use, and say what to pass."""
+def _warn_of_no_gain(
+    name: str,
+    method: str,
+    problem: TrainingProblem | GradientProblem,
+    plan: Any,
+    *,
+    auto: bool,
+) -> None:
+    """Warn if private rows are predicted to be of little use, and say what to pass; "auto" takes steps only if they are."""
+    is_of_use = auto or plan.is_worth
     how = "gain little or nothing over the public rows alone"
     other = "method='throw_away', which spends nothing"
     if isinstance(problem, GradientProblem):
+        is_of_use = plan.beats(1.0)
         how = "be no closer than the public rows alone"
         other = "let step_size and priv_weight be chosen"
     elif not problem.has_labels:
         how = "gain little or nothing over zero slopes"
         other = "public rows with labels"
-    warn(
-        f"{name}: method={method!r} is predicted to {how}; pass a larger budget, more private rows, or {other}"
-    )
+    if not is_of_use:
+        warn(
+            f"{name}: method={method!r} is predicted to {how}; pass a larger budget, more private rows, or {other}"
+        )
 
 
-def _compared(
-    first: methods.Choice,
-    make: Callable[..., tuple[GradientProblem, int]],
-    rows: Rows,
-    tails: str,
-) -> list[methods.Choice]:
-    """Return the methods that "auto" of `train` compares; `make` returns the problem of gradient methods with a scaling."""
-
-    def gradients() -> GradientProblem:
-        made, _ = make(scaling="standard")
-        return replace(made, rows=rows)
-
+def _compared(first: methods.Choice, inputs: Inputs, loss: Loss) -> list[methods.Choice]:
+    """Return the methods that "auto" of `train` compares."""
     known = first.problem
     if isinstance(known, TrainingProblem):
-        return methods.with_gradient_methods(first, gradients)
+        return methods.with_gradient_methods(first, lambda: inputs.gradient_problem(loss)[0])
     choices = []
     known = replace(known, settings=None)
-    if tails == "any" and known.loss is LOSSES["softmax"] and softmax.knows(known):
-        choices.append(methods.Choice(method=methods.NEWTON, problem=known))
+    is_exact = inputs.stated.tails == "any" and loss is LOSSES["softmax"]
+    if is_exact and softmax.knows(known):
+        newton = methods.OF_GRADIENT_PROBLEMS[methods.NEWTON.name]
+        choices.append(methods.Choice(method=newton, problem=known))
     return choices + methods.gradient_choices(known)
 
 
 def _training_result(
-    run: session.Session,
-    problem: TrainingProblem,
-    plan: Any,
-    fitted: Fitted,
-    origins: dict[str, str],
-    shared: dict[str, Any],
+    training: Training, problem: TrainingProblem, plan: Any, fitted: Fitted
 ) -> TrainingResult:
+    """Return the result of Newton steps or of public rows alone, in the units of the table."""
     public = methods.public_fit(problem) if plan.reads else fitted
-    ends = fitted.ends
-    known = problem.posterior
-    rotation = problem.rotation
-    residual_std = 0.0
-    if isinstance(known, Posterior):
-        scale_of_fit = fitted.residual_scale if known.drawn is not None else None
-        residual_std = (scale_of_fit or math.sqrt(known.unexplained)) * rotation.label_scale
-    alone = problem.in_units(public.mean) if public.ends is None else public.ends.estimate
-    coefficients = problem.in_units(fitted.mean) if ends is None else ends.estimate
-    scale = 1.0 if ends is None else np.outer(ends.scale, ends.scale)
-    covariance = scale * problem.covariance_in_units(fitted.covariance, fitted.bias_sq, fitted.bias)
-    origins |= {"residual clip": "public rows", START: "public rows"}
-    if plan.reads and ends is not None:
-        origins |= {"curvature": "released", "radius of scores": "released"}
-    among = f"{shared['n_pub']:,} rows"
-    if problem.n_labeled < shared["n_pub"]:
-        origins["public labels"] = f"{problem.n_labeled:,} of {among}"
-    if not problem.has_labels:
-        origins["public labels"] = f"fewer than {tuning.FEWEST_PUBLIC} of {among}, and not used"
-        origins[START] = ZERO_SLOPES
-        if not problem.loss.classes:
-            origins["unit of labels"] = "released" if problem.label_share else "argument"
-    origins |= _origin_of(fitted.excess)
-    excess = _excess_of(fitted.excess, plan)
-    if rotation.weighted:
-        released = any(each["name"] == methods.SUM_OF_WEIGHTS for each in run.log)
-        origins["sum of weights"] = "released" if released else "public rows"
-    zeros = np.zeros(len(coefficients))
-    rows_error = np.sqrt(np.diag(covariance)) if ends is None else ends.rows_std
-    listed = rotation.design.listed
+    ends = _ends(problem, fitted)
+    alone = _ends(problem, public).estimate
+    design = problem.rotation.design
+    listed = design.listed
+    is_fixed = design.is_fixed
+    scale = np.outer(ends.scale, ends.scale)
+    covariance = scale * _covariance(problem, fitted)
     noise = scale * problem.covariance_in_units(fitted.noise)
-    center = coefficients if ends is None else ends.center
-    is_fixed = rotation.design.is_fixed
-    reasons = _of_estimated(_reasons(problem, fitted), is_fixed)
+    public_covariance = problem.covariance_in_units(public.covariance)
+    center = np.where(is_fixed, math.nan, ends.center)
+    excess = _excess_of(fitted.excess, plan)
+    reasons = _of_estimated(ends.reasons, is_fixed)
     return TrainingResult(
-        coefficients=listed.with_constant(coefficients, math.nan)[1:],
-        intercept=float(coefficients[0]),
+        coefficients=listed.with_constant(ends.estimate, math.nan)[1:],
+        intercept=float(ends.estimate[0]),
         covariance=listed.matrix_with_constant(covariance),
         noise_covariance=listed.matrix_with_constant(noise),
-        rows_error=listed.with_constant(rows_error, 0.0),
-        interval_center=listed.with_constant(np.where(is_fixed, math.nan, center), 0.0),
-        tail_below=listed.with_constant(zeros if ends is None else ends.below, math.inf),
-        tail_above=listed.with_constant(zeros if ends is None else ends.above, math.inf),
+        rows_error=listed.with_constant(ends.rows_std, 0.0),
+        interval_center=listed.with_constant(center, 0.0),
+        tail_below=listed.with_constant(ends.below, math.inf),
+        tail_above=listed.with_constant(ends.above, math.inf),
         public_coefficients=listed.with_constant(alone, math.nan)[1:],
         public_intercept=float(alone[0]),
-        public_covariance=listed.matrix_with_constant(
-            problem.covariance_in_units(public.covariance)
-        ),
+        public_covariance=listed.matrix_with_constant(public_covariance),
         public_drift=fitted.drift,
         loss=problem.loss.name,
         rows_behind=listed.with_constant(np.append(0.0, rows_behind(problem)), 0.0)[1:],
@@ -795,20 +844,75 @@ def _training_result(
         predicted_excess=float(excess.predicted) * problem.unit,
         public_excess=excess.public * problem.unit,
         constant_excess=_finite(excess.constant, problem.unit),
-        residual_std=residual_std,
+        residual_std=_residual_std(problem, fitted),
         label_quantiles=label_quantiles(problem, fitted),
-        provenance=origins,
-        **shared,
+        provenance=_origins(training, problem, plan, fitted),
+        **training.fields(design, listed, problem.rotation.classes, problem.shares),
     )
 
 
-def _reasons(problem: TrainingProblem, fitted: Fitted) -> PartReasons:
-    """Return the reasons of the intercept and of each term."""
+def _ends(problem: TrainingProblem, fitted: Fitted) -> Ends:
+    """Return the estimates of a fit and the parts of their intervals, normal ones about the estimates if it states none."""
+    if fitted.ends is not None:
+        return fitted.ends
+    estimate = problem.in_units(fitted.mean)
+    zeros = np.zeros(len(estimate))
+    return Ends(
+        estimate=estimate,
+        center=estimate,
+        below=zeros,
+        above=zeros,
+        scale=np.ones(len(estimate)),
+        rows_std=np.sqrt(np.diag(_covariance(problem, fitted))),
+        reasons=_reasons_of_steps(problem, fitted),
+    )
+
+
+def _covariance(problem: TrainingProblem, fitted: Fitted) -> FloatArray:
+    """Covariance of [intercept, coefficients] in the units of the table, with squared biases."""
+    return problem.covariance_in_units(fitted.covariance, fitted.bias_sq, fitted.bias)
+
+
+def _residual_std(problem: TrainingProblem, fitted: Fitted) -> float:
+    """Standard deviation of residuals in the unit of the labels; 0 for classes."""
+    known = problem.posterior
+    if not isinstance(known, Posterior):
+        return 0.0
+    scale_of_fit = fitted.residual_scale if known.drawn is not None else None
+    return (scale_of_fit or math.sqrt(known.unexplained)) * problem.rotation.label_scale
+
+
+def _origins(
+    training: Training, problem: TrainingProblem, plan: Any, fitted: Fitted
+) -> dict[str, str]:
+    """Return where the numbers that a fit by Newton steps starts from come from, for the provenance."""
+    origins = {
+        "scales": training.inputs.stated.origin,
+        "residual clip": "public rows",
+        START: "public rows",
+    }
+    if plan.reads and fitted.ends is not None:
+        origins |= {"curvature": "released", "radius of scores": "released"}
+    among = f"{training.n_pub:,} rows"
+    if problem.n_labeled < training.n_pub:
+        origins["public labels"] = f"{problem.n_labeled:,} of {among}"
+    if not problem.has_labels:
+        origins["public labels"] = f"fewer than {tuning.FEWEST_PUBLIC} of {among}, and not used"
+        origins[START] = ZERO_SLOPES
+        if not problem.loss.classes:
+            origins["unit of labels"] = "released" if problem.label_share else "argument"
+    origins |= _origin_of(fitted.excess)
+    if problem.rotation.weighted:
+        released = any(each["name"] == methods.SUM_OF_WEIGHTS for each in training.run.log)
+        origins["sum of weights"] = "released" if released else "public rows"
+    return origins
+
+
+def _reasons_of_steps(problem: TrainingProblem, fitted: Fitted) -> PartReasons:
+    """Return the reasons of the intercept and of each term for a fit by steps alone."""
     parts = len(problem.to_user)
     if problem.has_few_rows:
         return Concerns(few_public_rows=True).first(parts)
-    if fitted.ends is not None:
-        return fitted.ends.reasons
     concerns = concerns_of_columns(problem)
     m = len(problem.posterior.labels)
     # Steps alone stay near a public fit of classes that does not know its curvature.
@@ -837,12 +941,9 @@ def _with_constant(listed: ListedTerms, reasons: PartReasons) -> PartReasons:
 
 
 def _descent_result(
-    problem: GradientProblem,
-    plan: PreparedDescent,
-    descended: Descended,
-    origins: dict[str, str],
-    shared: dict[str, Any],
+    training: Training, problem: GradientProblem, plan: PreparedDescent, descended: Descended
 ) -> DescentResult:
+    """Return the result of a method with settings, or of softmax regression, in the units of the table."""
     units = problem.units
     # Unit of a predicted excess: squared labels of the table for a loss that is quadratic in them.
     unit = units.scale**2 if getattr(problem.loss, "name", "") in ("squared", "huber") else 1.0
@@ -850,7 +951,7 @@ def _descent_result(
     public, alone = units.in_units(problem.public.weights.reshape(problem.outputs, -1))
     everything = np.column_stack([intercept, coefficients])
     ends = descended.ends
-    reasons: PartReasons = ()
+    part_reasons: PartReasons = ()
     center = below = above = deviation = np.zeros(0)
     if ends is not None and descended.deviation is not None:
         below = ends.below
@@ -859,10 +960,13 @@ def _descent_result(
         is_fixed = np.tile(units.design.is_fixed, problem.outputs)
         center = np.where(is_fixed, math.nan, ends.center)
         deviation = np.where(is_fixed, math.nan, descended.deviation)
-        reasons = _of_estimated(ends.reasons, is_fixed)
+        part_reasons = _of_estimated(ends.reasons, is_fixed)
         everything = ends.estimate.reshape(everything.shape)
-    no_worse = plan.beats(1.0) or plan.predicted == plan.public_excess
+    reasons = descended.reasons
+    if not plan.beats(1.0) and plan.predicted != plan.public_excess:
+        reasons = (*reasons, Reason.WIDE)
     excess = _excess_of(descended.excess, plan)
+    origin = "none" if units.design is None else training.inputs.stated.origin
     return DescentResult(
         coefficients=everything[:, 1:],
         intercept=everything[:, 0],
@@ -870,8 +974,8 @@ def _descent_result(
         interval_center=center,
         tail_below=below,
         tail_above=above,
-        reasons=ordered((*descended.reasons, *(() if no_worse else (Reason.WIDE,)))),
-        part_reasons=reasons,
+        reasons=ordered(reasons),
+        part_reasons=part_reasons,
         public_coefficients=public,
         public_intercept=alone,
         loss=problem.loss.name if problem.loss is not None else type(problem.row_loss).__name__,
@@ -885,8 +989,8 @@ def _descent_result(
         predicted_excess=_finite(excess.predicted, unit),
         public_excess=_finite(excess.public, unit),
         constant_excess=_finite(excess.constant, unit),
-        provenance={**origins, **plan.ranges, **_origin_of(descended.excess)},
-        **shared,
+        provenance={"scales": origin, **plan.ranges, **_origin_of(descended.excess)},
+        **training.fields(units.design, units.design, units.classes, units.shares),
     )
 
 

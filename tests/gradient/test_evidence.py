@@ -20,34 +20,44 @@ pytestmark = pytest.mark.filterwarnings("ignore::fastpubpriv.AccuracyWarning")
 
 
 class Fit(NamedTuple):
-    """A fit to counts, and the mean losses of private rows at it and at the best constant."""
+    """A fit to counts, and the mean losses of private rows at it, at the best constant and at the true coefficients."""
 
     result: object
     loss: float
     constant: float
+    least: float
 
 
-def counts(draw, *, shift=0.0, public=60):
+def counts(draw, *, shift=0.0, public=60, epsilon=1, method="auto"):
     """Counts with a mean of exp(.4 x); public columns are moved by so many deviations."""
     rng = np.random.default_rng(draw)
     x = rng.normal(size=(ROWS + public, 2))
     x[:, 1] = 0.9 * x[:, 0] + 0.5 * x[:, 1]
     y = rng.poisson(np.exp(x @ SLOPES)).astype(float)
     x_pub = x[ROWS:] + shift * x.std(axis=0)
+    private = y[:ROWS]
     result = seeded(
         train,
         x[:ROWS],
-        y[:ROWS],
+        private,
         loss="poisson",
         x_pub=x_pub,
         y_pub=y[ROWS:],
-        budget=PureDP(1),
+        budget=PureDP(epsilon),
+        method=method,
         random_state=draw,
     )
-    rates = result.predict(x[:ROWS])
-    mean = y[:ROWS].mean()
-    loss = float(np.mean(rates - y[:ROWS] * np.log(np.maximum(rates, 1e-300))))
-    return Fit(result=result, loss=loss, constant=float(mean - mean * np.log(mean)))
+    return Fit(
+        result=result,
+        loss=mean_loss(result.predict(x[:ROWS]), private),
+        constant=mean_loss(np.full(ROWS, private.mean()), private),
+        least=mean_loss(np.exp(x[:ROWS] @ SLOPES), private),
+    )
+
+
+def mean_loss(rates, y):
+    """Mean Poisson loss of predicted rates."""
+    return float(np.mean(rates - y * np.log(np.maximum(rates, 1e-300))))
 
 
 def worse_than_a_constant(shift):
@@ -56,37 +66,67 @@ def worse_than_a_constant(shift):
     return [fit for fit in fits if fit.loss > 1.05 * fit.constant]
 
 
+def fallbacks(fits):
+    """How many of the fits say that their excess may be above a constant's."""
+    return sum("fallback" in fit.result.reasons for fit in fits)
+
+
 def test_a_model_that_is_worse_than_a_constant_is_not_ok():
     worse = worse_than_a_constant(2.0)
-    assert len(worse) >= 3  # of six
-    assert {fit.result.status for fit in worse} == {"unreliable"}
+    assert len(worse) >= 5  # of six
+    assert "ok" not in {fit.result.status for fit in worse}
+    assert fallbacks(worse) >= 4
 
 
 def test_planted_fault_a_curvature_that_is_believed_is_seen(monkeypatch):
     """Steps that overshoot end where the public curvature says that they have no slope."""
     monkeypatch.setattr(evidence, "_misfit", lambda early, late, steep: 0.0)
-    assert {fit.result.status for fit in worse_than_a_constant(2.0)} != {"unreliable"}
+    assert fallbacks(worse_than_a_constant(2.0)) < 4
 
 
-def test_public_rows_of_the_same_population_give_no_reason_and_keep_the_plan():
+def test_public_rows_of_the_same_population_give_no_reason_and_the_excess_there_is():
+    ratios = []
     for draw in DRAWS:
         fit = counts(draw)
         assert fit.result.status == "ok"
-        assert fit.result.provenance[PREDICTED_EXCESS] == "public rows"
+        assert fit.result.provenance[PREDICTED_EXCESS] != "public rows"
         assert fit.loss < fit.constant
+        ratios.append((fit.loss - fit.least) / fit.result.predicted_excess)
+    assert 0.3 < np.median(ratios) < 3.0
 
 
 def test_planted_fault_slopes_without_their_noise_are_seen(monkeypatch):
-    """Noise at the end then seems to be an excess above the planned one."""
+    """Noise then seems to be a curvature far above the public one."""
+    noisy = {"epsilon": 0.1, "method": SemiDP(steps=4, priv_weight=0.2)}
     plain = evidence.evidence_of
 
     def without_noise(problem, plan, slopes, end):
         exact = [dataclasses.replace(each, noise_variance=0.0 * each.slope) for each in slopes]
         return plain(problem, plan, exact, end)
 
+    before = fallbacks([counts(draw, **noisy) for draw in DRAWS])
     monkeypatch.setattr(evidence, "evidence_of", without_noise)
-    origins = {counts(draw).result.provenance[PREDICTED_EXCESS] for draw in DRAWS}
-    assert origins != {"public rows"}
+    after = fallbacks([counts(draw, **noisy) for draw in DRAWS])
+
+    assert before <= 2  # of six
+    assert after >= 5
+
+
+def test_the_ridge_of_public_slopes_does_not_make_their_intercept_certain():
+    """Columns that explain nothing have a large ridge, beside which 20 labels still leave their mean in doubt by 1 / 20."""
+    excess = []
+    predicted = []
+    for draw in range(40):
+        rng = np.random.default_rng(draw)
+        y = rng.poisson(1.0, 20).astype(float)
+        x = rng.normal(size=(20, 2))
+        given = {"loss": "poisson", "budget": PureDP(1), "method": "throw_away"}
+        result = seeded(train, x + 1.0, y, x_pub=x, y_pub=y, random_state=0, **given)
+        predicted.append(result.predicted_excess)
+        # of the loss at the rate 1, for a constant rate
+        excess.append(np.exp(result.intercept[0]) - 1.0 - result.intercept[0])
+    assert min(predicted) > 0.5 * (1.0 / 40.0)  # half of the error of the mean alone
+    assert 0.5 * np.mean(excess) < np.mean(predicted) < 4.0 * np.mean(excess)
 
 
 def test_few_public_rows_of_classes_do_not_show_the_curvature():

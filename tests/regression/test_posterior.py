@@ -9,7 +9,7 @@ from spies import seeded
 
 from fastpubpriv import ZCDP, ApproxDP, PureDP, linear_regression, logistic_regression, train
 from fastpubpriv.estimators.moments import RadialMean
-from fastpubpriv.regression import exact, problem
+from fastpubpriv.regression import exact, posterior, problem
 from fastpubpriv.regression.posterior import (
     Average,
     Family,
@@ -424,3 +424,12 @@ def test_steps_from_few_public_rows_that_are_not_shrunk_are_found(monkeypatch):
     assert distance() < 0.05
     monkeypatch.setattr(problem, "kept_share", lambda doubt_sq, distance_sq: 1.0)
     assert distance() > 0.08
+
+
+@pytest.mark.parametrize("below", [1e-16, 1e-9, 1e-6])
+def test_a_covariance_that_rounding_makes_indefinite_has_a_factor(below):
+    """Levels of a column beside weights of rows: a crash after the debit, for one private table."""
+    turn = np.linalg.qr(np.random.default_rng(0).normal(size=(4, 4)))[0]
+    matrix = (turn * [1.0, 1e-3, 1e-6, -below]) @ turn.T
+    factor = posterior._factor(matrix)
+    assert np.allclose(factor @ factor.T, matrix, atol=2e-6)

@@ -452,3 +452,23 @@ def test_a_frame_with_a_constant_column_has_its_name_in_the_terms():
     )
     assert result.terms == ("a", "b", "c", "year")
     assert result.to_frame().loc["year", "reasons"] == "constant"
+
+
+def test_a_step_of_classes_from_a_start_far_off_says_what_the_change_of_curvature_leaves():
+    """Columns of public rows lie two deviations off, and the last step comes from predictions that are wrong with certainty."""
+    ratios = []
+    for draw in (9, 15, 28, 41, 56, 60):
+        rng = np.random.default_rng(draw)
+        x = rng.normal(size=(2060, 2))
+        x[:, 1] = 0.9 * x[:, 0] + 0.5 * x[:, 1]
+        y = (rng.random(2060) < 1.0 / (1.0 + np.exp(x[:, 1] - x[:, 0]))).astype(float)
+        x_pub = x[2000:] + 2.0 * x.std(axis=0)
+        given = {"budget": PureDP(1), "random_state": draw}
+        result = fitted_with(x_pub, y[2000:], x[:2000], y[:2000], logistic_regression, **given)
+        scores = x[:2000] @ result.coefficients + result.intercept
+        best = x[:2000] @ [1.0, -1.0]
+        losses = [np.mean(np.logaddexp(0.0, at) - y[:2000] * at) for at in (scores, best)]
+        assert losses[0] > 1.05 * np.log(2.0)  # that of a constant
+        assert result.status != "ok"
+        ratios.append((losses[0] - losses[1]) / result.predicted_excess)
+    assert 0.3 < np.median(ratios) < 3.0

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
+from scipy import stats
 
 import fastpubpriv as fpp
 from fastpubpriv import local
@@ -26,7 +27,9 @@ FAR = 5.0  # half-widths of an interval
 SURE = 6.0  # standard deviations of noise
 CONSTANT = 1.05  # the loss of a prediction over that of a constant
 COVARIANCE = 5.0  # the error of a covariance over the predicted one
-PREDICTED = 5.0  # the excess of a loss over the predicted one
+# Share of tables in which the excess of a fit may be above its bound: by chance it is a chi-squared number of as many degrees of
+# freedom as coefficients, over these, times the expected one, and a table is drawn only once.
+BY_CHANCE = 1e-5
 
 
 class Fact(NamedTuple):
@@ -863,7 +866,9 @@ def of_prediction(call: Call, result: Any) -> Iterator[Fault]:
     if (
         not result.releases
     ):  # a few public rows alone, as was asked: within what the result predicts
-        slack = max(slack, constant + PREDICTED * result.predicted_excess)
+        count = np.size(result.coefficients) + np.size(result.intercept)
+        by_chance = float(stats.chi2.isf(BY_CHANCE, count)) / count
+        slack = max(slack, constant + by_chance * result.predicted_excess)
     if not reached <= slack:
         yield Fault("prediction", f"loss {reached:.4g}, of a constant {constant:.4g}")
 
