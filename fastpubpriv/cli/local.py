@@ -58,7 +58,7 @@ def privatize(**settings: Any) -> None:
 def aggregate(**settings: Any) -> None:
     """Sum up the reports in INPUTS: files, folders of files, or - for the standard input; then estimate the mean of the rows.
 
-    Inputs are not trusted: what is cut short, changed, foreign or of another randomizer is left out with a warning, a repeated
+    FileInputs are not trusted: what is cut short, changed, foreign or of another randomizer is left out with a warning, a repeated
     message is not counted again, and no report has more influence than an honest one could. One input should come from one sender:
     an error in it ends the reading of this input, not of the others.
 

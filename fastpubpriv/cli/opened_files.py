@@ -32,7 +32,7 @@ Schema = dict[str, bool]  # column -> whether it holds numbers
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Inputs:
+class FileInputs:
     """Unread rows of both files, the columns that a call names, and notes for the user on their choice."""
 
     settings: dict[str, Any]
@@ -167,7 +167,7 @@ def inputs_of(
     without: Sequence[str] = (),
     hint: str = "",
     private_alone: Sequence[str] = (),
-) -> Inputs:
+) -> FileInputs:
     """Return both files with the same columns; names apply to tables, and `.npy` files are matched by position."""
     # With `all_columns` the call chooses the columns that it reads. `texts` are the columns of text with their public lists.
     # Columns `without` are no features; `hint` is about other text. Columns `private_alone` are read from the private file.
@@ -181,7 +181,7 @@ def inputs_of(
             joined,
             "--join-quoted-lines does not go together with --by: save the private rows as .parquet",
         )
-        return Inputs(settings=settings, private=private, public=public, columns=names)
+        return FileInputs(settings=settings, private=private, public=public, columns=names)
     notes = []
     is_named = is_table(private)
     is_public_named = public is not None and is_table(public)
@@ -209,7 +209,7 @@ def inputs_of(
         public = named_rows(public, names or [])
     elif public is not None and columns is None:
         public = open_public(public, asked if is_public_named else None)
-    return Inputs(
+    return FileInputs(
         settings=settings, private=private, public=public, names=read, columns=columns, notes=notes
     )
 

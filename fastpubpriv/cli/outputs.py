@@ -33,7 +33,7 @@ from rich.table import Table as Framed
 import fastpubpriv as fpp
 from fastpubpriv import errors
 from fastpubpriv.cli import options, streams
-from fastpubpriv.cli.opened_files import Inputs
+from fastpubpriv.cli.opened_files import FileInputs
 from fastpubpriv.cli.streams import Failure, in_one_line, refuse, words_of
 from fastpubpriv.privacy import Neighbors
 from fastpubpriv.results import base, result_tables
@@ -499,7 +499,7 @@ def signals_wait() -> Iterator[None]:
         raise KeyboardInterrupt
 
 
-def deliver(function: str, title: str, inputs: Inputs, given: dict[str, Any]) -> None:
+def deliver(function: str, title: str, inputs: FileInputs, given: dict[str, Any]) -> None:
     """Release by the method of this name of a bound table, then store and print the result."""
 
     def call(ledger: Any) -> Shown:

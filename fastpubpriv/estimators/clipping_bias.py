@@ -41,7 +41,7 @@ LEAST_STD = 1e-12  # of a shape, beside balls that hold every row
 # Relative error of the pull of rows that are not Gaussian.
 PULL_ERROR = 0.5
 PULL_ROUNDS = 20  # of the search for the mean whose pulled image was released
-# Deviations of noise, pull and shape from which the means of two steps contradict the covariance.
+# Deviations of noise, pull and shape from which two steps contradict what is assumed of the rows.
 CONTRADICTION = 4.0
 # Odds for the assumed scale, against any other, from which the means of two steps confirm it.
 CONFIRMATION = 20.0
@@ -132,7 +132,7 @@ def bias_of_last(means: Sequence[ClippedMean], public_norms: FloatArray = NONE) 
     noise = math.hypot(last.noise_std, prior)
     held_back = bool(np.linalg.norm(last_pull) > CONTRADICTION * noise)
     later = np.zeros(dim)
-    found = ClippingBias(last_pull, prior, held_back, False)
+    narrowest = ClippingBias(last_pull, prior, held_back, False)
     for step, following in zip(means[-2::-1], means[:0:-1], strict=True):
         later = later + following.moved
         before = pull(step.moved + later + last_pull, step.radius)
@@ -143,12 +143,12 @@ def bias_of_last(means: Sequence[ClippedMean], public_norms: FloatArray = NONE) 
         visible = 1.0 - shape_std(step.radius, dim) / lognormal_std
         precision = 1.0 / prior**2 + (visible / error) ** 2
         std = 1.0 / math.sqrt(precision)
-        if not std < found.std:
+        if not std < narrowest.std:
             continue
         shape = visible * difference / (error**2 * precision)
         allowed = CONTRADICTION * math.hypot(visible * lognormal_std, error)
         odds = math.log(2.0 * last.radius / math.sqrt(2.0 * math.pi) / error)
         log_odds = odds - (float(np.abs(difference).max()) / error) ** 2 / 2.0
         contradicted = bool(np.abs(difference).max() > allowed)
-        found = ClippingBias(last_pull + shape, std, held_back, contradicted, log_odds)
-    return found
+        narrowest = ClippingBias(last_pull + shape, std, held_back, contradicted, log_odds)
+    return narrowest

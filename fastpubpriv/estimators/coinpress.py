@@ -465,11 +465,12 @@ LEAST_CONTRADICTION = 1.25
 
 def whitened_rows(public: FloatArray, whitening: Whitening) -> FloatArray:
     """Return the public rows about their mean in whitened coordinates."""
-    centered = public - public.mean(axis=0)
+    centered: FloatArray = public - public.mean(axis=0)
     inverse = whitening.inverse
     if inverse is None:
         return centered
-    return centered @ inverse.T if inverse.ndim == 2 else centered * inverse
+    whitened: FloatArray = centered @ inverse.T if inverse.ndim == 2 else centered * inverse
+    return whitened
 
 
 def is_contradicted(public: FloatArray, whitening: Whitening) -> bool:

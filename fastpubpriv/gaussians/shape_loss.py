@@ -15,12 +15,10 @@ import numpy as np
 from scipy import linalg
 
 from fastpubpriv._types import FloatArray
-from fastpubpriv.estimators.clipping_bias import WEIGHTS, lognormal
+from fastpubpriv.estimators.clipping_bias import CONTRADICTION, LEAST_STD, WEIGHTS, lognormal
 from fastpubpriv.gaussians.rounds import RoundMoment, Rounds
 
 LOGNORMAL = lognormal(0.8)  # skewness 3.7
-SIGNIFICANT = 4.0  # deviations of noise from which a difference of moments is the shape of rows
-LEAST_SHARE = 1e-12
 POSSIBLE = 1.5  # deviations of a share that it may be above the expected one
 # What noise and sampling of Gaussian rows explain: as many times their predicted error.
 TIMES_PREDICTED = 5.0
@@ -65,7 +63,7 @@ def lost_share(variance: float, others: float, radius: float, farthest: float) -
     squares = np.minimum(np.square(LOGNORMAL), farthest**2 / variance)
     norms = variance * squares + others
     lost = np.maximum(norms - radius**2, 0.0) / np.maximum(norms, radius**2)
-    return max(float(WEIGHTS @ (squares * lost)), LEAST_SHARE)
+    return max(float(WEIGHTS @ (squares * lost)), LEAST_STD)
 
 
 def prior_shares(
@@ -89,24 +87,25 @@ def shape_loss(
     if farthest is not None:
         reach = farthest @ np.abs(directions)
     prior = prior_shares(values, float(values.sum()), radius, reach)
-    found = ShapeLoss(np.zeros(len(values)), prior, np.zeros(len(values), dtype=bool))
+    loss = ShapeLoss(np.zeros(len(values)), prior, np.zeros(len(values), dtype=bool))
     for contraction, moment in state.early:
         # The directions in the coordinates of the early round.
         early = linalg.solve_triangular(contraction, directions, lower=True, trans="T")
         scales = np.square(early).sum(axis=0)
-        seen = np.einsum("ij,ik,kj->j", early, moment.value, early)
+        early_values = np.einsum("ij,ik,kj->j", early, moment.value, early)
         total = float(np.maximum(moment.spectrum()[0], moment.std).sum())
         before = prior_shares(values / scales, total, radius, reach / np.sqrt(scales))
-        difference = (seen - values) / values
+        difference = (early_values - values) / values
         error = np.hypot(last.std, moment.std * scales) / values
         visible = np.maximum(1.0 - before / prior, 0.0)
         precision = 1.0 / prior**2 + (visible / error) ** 2
         std = precision**-0.5
-        better = std < found.std
+        better = std < loss.std
         expected = visible * difference / (error**2 * precision)
-        found = ShapeLoss(
-            expected=np.where(better, expected, found.expected),
-            std=np.where(better, std, found.std),
-            is_significant=found.is_significant | (difference > SIGNIFICANT * error),
+        is_significant = loss.is_significant | (difference > CONTRADICTION * error)
+        loss = ShapeLoss(
+            expected=np.where(better, expected, loss.expected),
+            std=np.where(better, std, loss.std),
+            is_significant=is_significant,
         )
-    return found
+    return loss

@@ -63,8 +63,9 @@ class Minimum:
         disagreement = float(np.mean(np.minimum(apart_sq / usual, LARGEST)))
         drifted = max(disagreement, 1.0) * public_variance
         share = drifted / np.maximum(drifted + variance, 1.0 / LARGEST)
+        mean = public + share * (measured - public)
         return cls(
-            mean=public + share * (measured - public),
+            mean=mean,
             variance_sum=float(np.sum(share * variance)),
             steeper=steeper,
             public=public,
@@ -115,10 +116,11 @@ def evidence_of(
     minimum = minimum_by(problem, plan, slopes, last)
     unit = problem.excess_part / problem.outputs
     predicted = unit * minimum.steeper * minimum.excess_at(0.0)
+    public = unit * minimum.excess_at(minimum.public)
     best = last + minimum.mean / np.sqrt(curvature.values)
     excess = LossExcess(
         predicted=predicted,
-        public=unit * minimum.excess_at(minimum.public),
+        public=public,
         constant=unit * _constant_sq(problem, curvature, best),
         within_clip=curvature.inside < 1.0,
     )
@@ -158,10 +160,11 @@ def minimum_by(
     lacking_sq = misfit**2 * float(np.sum(move**2))
     variance = late.noise_variance * (root / steep) ** 2
     variance += curvature.settled / problem.n_priv + lacking_sq / move.size
+    public_weights = np.atleast_2d(problem.public.weights) @ curvature.turn
     return Minimum.pooled(
         measured=late.slope * root / steep - move,
         variance=variance,
-        public=root * (np.atleast_2d(problem.public.weights) @ curvature.turn - last),
+        public=root * (public_weights - last),
         public_variance=curvature.values * curvature.unknown,
         steeper=1.0 + shown,
     )
@@ -178,12 +181,10 @@ def _along(slope: Slope, turn: FloatArray, of_batch: FloatArray) -> Slope:
 
 def mean_slope(slopes: Sequence[Slope]) -> Slope:
     """Return the mean of slopes, at the mean of their weights."""
-    count = len(slopes)
-    return Slope(
-        start=np.mean([each.start for each in slopes], axis=0),
-        slope=np.mean([each.slope for each in slopes], axis=0),
-        noise_variance=np.sum([each.noise_variance for each in slopes], axis=0) / count**2,
-    )
+    start = np.mean([each.start for each in slopes], axis=0)
+    slope = np.mean([each.slope for each in slopes], axis=0)
+    of_sum = np.sum([each.noise_variance for each in slopes], axis=0)
+    return Slope(start=start, slope=slope, noise_variance=of_sum / len(slopes) ** 2)
 
 
 def _misfit(early: Slope, late: Slope, steep: FloatArray) -> float:

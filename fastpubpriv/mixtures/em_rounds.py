@@ -158,9 +158,9 @@ def full_e_step(
     )
     grams: list[FloatArray | None] = [None] * k
     if len(public) >= tuning.POOLED_ROWS * at.dim * k:
-        blocks = [
-            [(rows.T @ rows) / FINE**2 for rows in parts] for parts, _ in rows_of(public, FINE)
-        ]
+        blocks = []
+        for parts, _ in rows_of(public, FINE):
+            blocks.append([(rows.T @ rows) / FINE**2 for rows in parts])
         grams = [np.sum(each, axis=0) for each in zip(*blocks, strict=True)]
     noise = released.noise_std, released.noise_std / run.account.spending.on_diagonal
     sizes = {"n": run.rows.n, "m": len(public)}
@@ -208,7 +208,9 @@ def pooled_moments(
     held = weighed_count(
         float(gram[-1, -1]) / clip.lift, sigma[0] / clip.lift, n_pub, weight, n=n, m=m
     )
-    factor, on, off = clip.factor(dim), *(each / held for each in sigma)
+    factor = clip.factor(dim)
+    on = sigma[0] / held
+    off = sigma[1] / held
     mean_noise = off / lift
     on = factor * on
     off = factor * off

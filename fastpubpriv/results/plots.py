@@ -80,14 +80,14 @@ class Estimate:
         rows = np.arange(len(self.mean)) if self.rows is None else self.rows
         chosen = np.flatnonzero(np.isin(rows, places))
         order = np.argsort(places)
-        found = np.searchsorted(places, rows[chosen], sorter=order)
+        new_rows = np.searchsorted(places, rows[chosen], sorter=order)
         lower, upper = (end[chosen] for end in self._ends)
         return Estimate(
             self.label,
             self.mean[chosen],
             lower,
             upper,
-            order[found],
+            order[new_rows],
             self.style,
         )
 

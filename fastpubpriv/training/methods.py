@@ -246,16 +246,10 @@ def _plan_public_minimum(problem: GradientProblem, account: Account) -> Prepared
     lengths = gradient_lengths(problem)
     clip = float(np.max(lengths)) or 1.0
     alone = problem.excess_part * public_curvature(problem, lengths, clip).public_error
-    return PreparedDescent(
-        predicted=alone,
-        public_excess=alone,
-        steps=0,
-        clip_norm=clip,
-        batch_rows=problem.n_priv,
-        priv_weight=0.0,
-        ranges={"start": "public weights"},
-        reads=False,
+    unread = PreparedDescent(
+        predicted=alone, public_excess=alone, steps=0, clip_norm=clip, batch_rows=problem.n_priv
     )
+    return replace(unread, priv_weight=0.0, ranges={"start": "public weights"}, reads=False)
 
 
 def public_fit(problem: TrainingProblem) -> Fitted:
@@ -447,17 +441,16 @@ METHODS: Registry[TrainingMethod] = Registry(
     auto=True,
 )
 # What the methods without settings are for a loss without a `TrainingProblem`.
-OF_GRADIENT_PROBLEMS = {
-    NEWTON.name: TrainingMethod(
-        name=NEWTON.name, prepare=softmax.prepare, learn=softmax.learn, draws=softmax.draws
-    ),
-    PUBLIC_ONLY.name: TrainingMethod(
-        name=PUBLIC_ONLY.name,
-        prepare=_plan_public_minimum,
-        learn=lambda run, problem, plan: Descended(weights=problem.public.weights),
-        draws=lambda problem: 1,
-    ),
-}
+NEWTON_OF_CLASSES = TrainingMethod(
+    name=NEWTON.name, prepare=softmax.prepare, learn=softmax.learn, draws=softmax.draws
+)
+PUBLIC_MINIMUM = TrainingMethod(
+    name=PUBLIC_ONLY.name,
+    prepare=_plan_public_minimum,
+    learn=lambda run, problem, plan: Descended(weights=problem.public.weights),
+    draws=lambda problem: 1,
+)
+OF_GRADIENT_PROBLEMS = {record.name: record for record in (NEWTON_OF_CLASSES, PUBLIC_MINIMUM)}
 
 
 def is_stepwise(loss: Any) -> bool:
@@ -572,9 +565,7 @@ def choose(choices: Sequence[Choice], name: str, budget: Budget) -> Choice:
             possible.append(each.prepared(name, budget))
     least = min((each.error for each in possible), default=math.inf)
     if least == math.inf:
-        alone = PUBLIC_ONLY
-        if isinstance(first, GradientProblem):
-            alone = OF_GRADIENT_PROBLEMS[PUBLIC_ONLY.name]
+        alone = PUBLIC_MINIMUM if isinstance(first, GradientProblem) else PUBLIC_ONLY
         return Choice(method=alone, problem=first).prepared(name, budget)
     ties = [each for each in possible if each.error <= tuning.TIE * least]
     return min(ties, key=lambda each: (each.method.name != NEWTON.name, each.error))

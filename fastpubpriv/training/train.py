@@ -679,15 +679,12 @@ class Training:
     ) -> dict[str, Any]:
         """Return the fields that all results have; `terms` are those that are reported, of the columns if None."""
         inputs = self.inputs
-        return {
-            **self.run.fields(self.n_pub),
-            "dim": inputs.dim,
-            "columns": inputs.columns,
-            "method": self.method,
-            "terms": inputs.names if terms is None else terms.terms,
-            "classes": frozen(classes or ()),
-            "design": named_design(design, terms, classes, inputs.stated.class_names, shares),
-        }
+        class_names = inputs.stated.class_names
+        fields = self.run.fields(self.n_pub)
+        fields["terms"] = inputs.names if terms is None else terms.terms
+        fields["classes"] = frozen(classes or ())
+        fields["design"] = named_design(design, terms, classes, class_names, shares)
+        return fields | {"dim": inputs.dim, "columns": inputs.columns, "method": self.method}
 
 
 def _fit(

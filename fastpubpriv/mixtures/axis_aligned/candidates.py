@@ -302,7 +302,8 @@ def best_fit(
     of_component = math.log(max(total, 8)) * (2 if fixed_std else 3)
 
     def criterion(head: RefinedFit) -> float:
-        return float(head.score[0]) + of_component * head.mixtures.weights.shape[1]
+        components: int = head.mixtures.weights.shape[1]
+        return float(head.score[0]) + of_component * components
 
     best = min(heads, key=criterion)
     return best.mixtures, best.spread[0]

@@ -114,12 +114,12 @@ def release_lists(
         scales = [each.entries.tolist() for each in released]
     columns: ColumnLists = []
     for lists in decoders.release_means(run.block(mean_block), scales, thresholds):
-        found = [
+        coarse = [
             CoarseGaussian(-float(count), float(mean), each.scale)
             for each in lists
             for mean, count in zip(each.entries, each.counts, strict=True)
         ]
-        columns.append(sorted(found))
+        columns.append(sorted(coarse))
     return columns
 
 

@@ -296,20 +296,20 @@ def learn_on_private(task: Task) -> LearnedMixture:
     """Find the range, count the rows that are left in cells that are fine there; return the best fit."""
     run = task.run
     account = run.account
-    found = range_of(task)
-    found.check(run)
+    search = range_of(task)
+    search.check(run)
     if task.range_box is None:
         cost = account.beside
         size = CellSize(tuning.ROWS_PER_CELL, tuning.LINE_CELLS)
     else:
-        cost = account.spending.part(1 - found.looks)
+        cost = account.spending.part(1 - search.looks)
         size = CellSize(tuning.CELL_STDS * cost.std("count"), tuning.LINE_CELLS)
-    cost.grid("count", MOST_EDGES, found.rest.n)
+    cost.grid("count", MOST_EDGES, search.rest.n)
     account.open()
-    (column,) = found.release_edges(run, task.n_components, size)
+    (column,) = search.release_edges(run, task.n_components, size)
     if task.range_box is not None:
         cost = account.spending.at(account.allowance - account.charged)
-    counted = counted_cells(found.on_rest(run), column.edges, cost)
+    counted = counted_cells(search.on_rest(run), column.edges, cost)
     known = candidates.smoothed(counted, column, known_std=task.known_std)
     learned = fit_of(task, known.cells)
     facts: dict[str, Any] = {"tied_share": [known.tied], "step": [known.step]}
@@ -326,7 +326,7 @@ def learn_on_private(task: Task) -> LearnedMixture:
 def with_unseen(
     task: Task, learned: LearnedMixture, cells: CellHistogram, column: ColumnRange
 ) -> LearnedMixture:
-    """Return the mixture, with which components are narrower than their cell, and a reason if the range was not found."""
+    """Return the mixture, with which components are narrower than their cell, and a reason if the range was not search."""
     # Wide cells cannot show the width of a component; without a scale, only the narrowest cells indicate single values.
     widest = math.inf
     if not (column.located or column.scales):

@@ -312,9 +312,9 @@ def extended(matrix: FloatArray, covariance: FloatArray, along: GaussianMixture)
     return GaussianMixture(along.weights[0], along.means[0] @ slopes.T, covariances)
 
 
-def extended_to_columns(found: GroupDirections, along: GaussianMixture) -> GaussianMixture:
+def extended_to_columns(group: GroupDirections, along: GaussianMixture) -> GaussianMixture:
     """Return components along the directions of a group as axis-aligned ones of its standardized rows."""
-    full = extended(found.rows, found.covariance, along)
+    full = extended(group.rows, group.covariance, along)
     # Noise may make variances too small, but not below that along the narrowest direction.
     narrowest = np.square(along.stds[0]).min(axis=1)
     least = np.minimum(narrowest, 1.0 - tuning.MOST_SHARED)[:, None]
@@ -412,11 +412,11 @@ def find_along(
     worths = [WaveModel(1, len(each.matrix), full).worth for each in listed]
     scores = [[fit.score for fit in each] for each in fits]
     numbers = sketch.numbers_of_components(scores, worths, more + len(listed))
-    found = {}
+    mixtures = {}
     for projection, number, own in zip(listed, numbers, fits, strict=True):
         if number > 1:
-            found[projection.group] = own[number - 1].mixture
-    return found
+            mixtures[projection.group] = own[number - 1].mixture
+    return mixtures
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -450,12 +450,12 @@ def find_components(
             fine = usable_columns(groups, deviations)
             correlations *= np.outer(fine, fine)
             noise = math.hypot(own.off, 1.0 / math.sqrt(own.rows))
-            found = directions(correlations, noise, more, fine, groups.modes[group])
-            if not len(found.rows) or not np.isfinite(found.rows).all():
+            along = directions(correlations, noise, more, fine, groups.modes[group])
+            if not len(along.rows) or not np.isfinite(along.rows).all():
                 continue
             center = frames.centers[group].copy()
-            listed.append(Projection.of(group, center, found.rows / deviations, found.spread))
-            of_groups[group] = found
+            listed.append(Projection.of(group, center, along.rows / deviations, along.spread))
+            of_groups[group] = along
     components = find_along(run, groups, frames, listed, more, costs["sketch"], full=False)
     nowhere = np.zeros((1, run.rows.dim))
     one = GaussianMixture(np.ones(1), nowhere, nowhere + 1.0)
@@ -523,11 +523,11 @@ def range_of(task: Task) -> HistogramRange | BoundedRange:
     return HistogramRange.of(rows, shares.thousandths, shares.scales)
 
 
-def check_start(task: Task, found: HistogramRange | BoundedRange, plan: StartPlan) -> None:
+def check_start(task: Task, search: HistogramRange | BoundedRange, plan: StartPlan) -> None:
     """Raise before the debit if a stage before the rounds has no noise grid or memory; warn if rows are too few."""
     run = task.run
-    needed = found.check(run)
-    check_releases(task, found.rest.n, plan)
+    needed = search.check(run)
+    check_releases(task, search.rest.n, plan)
     n = run.rows.n
     # Then not even rows of one component, or all in one cell, would reach the thresholds.
     if needed > n:
@@ -538,11 +538,11 @@ def check_start(task: Task, found: HistogramRange | BoundedRange, plan: StartPla
         )
 
 
-def release_range(task: Task, found: HistogramRange | BoundedRange) -> list[ColumnRange]:
+def release_range(task: Task, search: HistogramRange | BoundedRange) -> list[ColumnRange]:
     """Release the range of the columns, with cells that stand out from their noise."""
     cost = costs_of(task.run.account.spending)["cells"]
-    fewest = tuning.CELL_STDS * cost.std("counts", found.rest.dim)
-    return found.release_edges(task.run, task.n_components, CellSize(fewest, tuning.COLUMN_CELLS))
+    fewest = tuning.CELL_STDS * cost.std("counts", search.rest.dim)
+    return search.release_edges(task.run, task.n_components, CellSize(fewest, tuning.COLUMN_CELLS))
 
 
 def learn(task: Task) -> LearnedMixture:
@@ -551,14 +551,14 @@ def learn(task: Task) -> LearnedMixture:
     dim = task.run.rows.dim
     k = task.n_components
     known_std = task.known_std
-    found = range_of(task)
-    rest = found.rest
-    plan = StartPlan.of(rest.n, dim, k, account.spending, known_std=known_std, looks=found.looks)
+    search = range_of(task)
+    rest = search.rest
+    plan = StartPlan.of(rest.n, dim, k, account.spending, known_std=known_std, looks=search.looks)
     check(task, rest.n, plan)
-    check_start(task, found, plan)
+    check_start(task, search, plan)
     account.open()
-    ranges = release_range(task, found)
-    run = found.on_rest(task.run)
+    ranges = release_range(task, search)
+    run = search.on_rest(task.run)
     costs = costs_of(account.spending)
     columns = column_modes.marginals(task, run, ranges, costs["cells"])
     if not any(column.fit.size for column in columns):

@@ -307,8 +307,8 @@ class WaveModel:
         few = tuning.WAVE_STARTS[1]
         short, long = tuning.WAVE_STEPS
         first = self.refined(data, self.start(starting_means(self.k, spread)), short)
-        kept = by_score(first.score)[:few]
-        last = self.refined(data, first.parameters[kept], long)
+        leading = by_score(first.score)[:few]
+        last = self.refined(data, first.parameters[leading], long)
         best = by_score(last.score)[:1]
         return WaveFit(self.mixtures(last.parameters[best]), float(last.score[best[0]]))
 
@@ -317,7 +317,7 @@ def numbers_of_components(scores: list[list[float]], worths: list[float], most: 
     """Return the number of components of each group, at most `most` together.
 
     `scores` are sums of squares of each group's fits of 1, 2, ... components, `worths` the decreases from which another component
-    of it is kept. Greedily, the group whose one or two additional components lower the sum most gets them if each is worth its
+    of it is leading. Greedily, the group whose one or two additional components lower the sum most gets them if each is worth its
     parameters.
     """
     numbers = [1] * len(scores)

@@ -153,22 +153,22 @@ class Found:
 class PrivatePlan:
     """The blocks of rows, and the shares of the budget, from public numbers."""
 
-    found: HistogramRange | BoundedRange
+    search: HistogramRange | BoundedRange
     shares: StartPlan
 
     @classmethod
     def of(cls, task: Task) -> PrivatePlan:
         """Return the plan of a call."""
-        found = private_start.range_of(task)
+        search = private_start.range_of(task)
         spending = task.run.account.spending
-        rest = found.rest
-        shares = shares_of(rest.n, rest.dim, task.n_components, spending, found.looks)
-        return cls(found, shares)
+        rest = search.rest
+        shares = shares_of(rest.n, rest.dim, task.n_components, spending, search.looks)
+        return cls(search, shares)
 
     @property
     def rest(self) -> Rows:
         """The rows of the cells and of all rounds."""
-        return self.found.rest
+        return self.search.rest
 
     def predicted(self, rows: float, spending: Spending) -> Prediction:
         """Predict the errors of a component with `rows` of the rows of `rest`."""
@@ -181,7 +181,7 @@ class PrivatePlan:
         for parts in range(1, task.n_components + 1):
             for share in (self.shares.early, self.shares.least_last, WHOLE):
                 spending.part(share).grid("shared", self.rest.dim + 1, n, parts=parts)
-        private_start.check_start(task, self.found, self.shares)
+        private_start.check_start(task, self.search, self.shares)
 
 
 def shares_of(n: int, dim: int, k: int, spending: Spending, looks: Fraction) -> StartPlan:
@@ -231,8 +231,8 @@ def learn(task: Task, plan: PrivatePlan) -> Found:
     """Run all stages, after the debit."""
     rest = plan.rest
     dim = rest.dim
-    ranges = private_start.release_range(task, plan.found)
-    run = plan.found.on_rest(task.run)
+    ranges = private_start.release_range(task, plan.search)
+    run = plan.search.on_rest(task.run)
     costs = private_start.costs_of(run.account.spending)
     columns = column_modes.marginals(task, run, ranges, costs["cells"])
     facts: dict[str, Any] = {"tied_share": [column.tied for column in columns]}
