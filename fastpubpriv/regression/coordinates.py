@@ -33,6 +33,11 @@ def directions(matrix: FloatArray) -> tuple[FloatArray, FloatArray]:
     return values, vectors * np.where(vectors[largest, np.arange(len(values))] < 0.0, -1.0, 1.0)
 
 
+def variances_of(maps: FloatArray, covariance: FloatArray) -> FloatArray:
+    """Variances (q,) of linear maps (q, D) of a vector with this covariance (D, D)."""
+    return np.asarray(np.einsum("ij,jk,ik->i", maps, covariance, maps))
+
+
 def principal_variances(centered: FloatArray) -> tuple[FloatArray, FloatArray, float]:
     """Return variances of fresh rows along the principal directions of centered rows (m, p), ascending, and these, (p, p)."""
     # Cross-validated eigenvalues (Bartz and Mueller 2014), smoothed to be ascending: shrinkage toward the identity would inflate
