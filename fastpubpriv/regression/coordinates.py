@@ -33,6 +33,11 @@ def directions(matrix: FloatArray) -> tuple[FloatArray, FloatArray]:
     return values, vectors * np.where(vectors[largest, np.arange(len(values))] < 0.0, -1.0, 1.0)
 
 
+def variances_of(maps: FloatArray, covariance: FloatArray) -> FloatArray:
+    """Variances (q,) of linear maps (q, D) of a vector with this covariance (D, D)."""
+    return np.asarray(np.einsum("ij,jk,ik->i", maps, covariance, maps))
+
+
 def principal_variances(centered: FloatArray) -> tuple[FloatArray, FloatArray, float]:
     """Return variances of fresh rows along the principal directions of centered rows (m, p), ascending, and these, (p, p)."""
     # Cross-validated eigenvalues (Bartz and Mueller 2014), smoothed to be ascending: shrinkage toward the identity would inflate
@@ -157,8 +162,8 @@ class Weighting:
 
     # (D,), weights of the coordinates, of unit norm where chosen by `water_filled`
     spread: FloatArray
-    radius: Any  # clip of the norm of weighted rows; a number, or (k,) for spreads (k, D)
-    share: Any  # share of the second moment that is left by the clip; a number, or (k,)
+    radius: float  # clip of the norm of weighted rows
+    share: float  # share of the second moment that is left by the clip
     shares: FloatArray  # (D,), the same per coordinate
     lever: FloatArray  # (m,), factor of each public row by the clip
 
@@ -169,44 +174,36 @@ def some(rows: FloatArray) -> FloatArray:
 
 
 def weighting(public: FloatArray, spread: FloatArray) -> Weighting:
-    """Return the weighting of public rows (m, D) by `spread`; for several, (k, D), its fields have a first axis of length k."""
+    """Return the weighting of public rows (m, D) by `spread` (D,)."""
     # Second moments below one are filled up evenly over the rows.
     squares = public**2
-    spreads = np.atleast_2d(spread)
     moments = squares.mean(axis=0)
     missing = np.maximum(1.0 - moments, 0.0)
-    # Products of vectors, so that each spread has the bits that it has alone.
-    norms = np.sqrt(np.array([squares @ each + missing @ each for each in spreads**2]))
-    radius = np.quantile(norms, tuning.CLIP_QUANTILE, axis=1)
-    lever = np.minimum(1.0, radius[:, None] / np.maximum(norms, 1e-300))
-    left = np.array([each @ squares for each in lever]) / len(public)
-    shares = (left + missing * lever.mean(axis=1)[:, None]) / (moments + missing)
-    share = np.sum(lever * norms**2, axis=1) / np.sum(norms**2, axis=1)
-    shares = np.maximum(shares, 1e-3)
-    if spread.ndim > 1:
-        return Weighting(spread=spread, radius=radius, share=share, shares=shares, lever=lever)
+    norms = np.sqrt(squares @ spread**2 + missing @ spread**2)
+    radius = float(np.quantile(norms, tuning.CLIP_QUANTILE))
+    lever = np.minimum(1.0, radius / np.maximum(norms, 1e-300))
+    left = lever @ squares / len(public)
+    shares = (left + missing * lever.mean()) / (moments + missing)
     return Weighting(
         spread=spread,
-        radius=float(radius[0]),
-        share=float(share[0]),
-        shares=shares[0],
-        lever=lever[0],
+        radius=radius,
+        share=float(np.sum(lever * norms**2) / np.sum(norms**2)),
+        shares=np.maximum(shares, 1e-3),
+        lever=lever,
     )
 
 
-def water_filled(variance: FloatArray, precision: float | FloatArray, floor: float) -> FloatArray:
+def water_filled(variance: FloatArray, precision: float, floor: float) -> FloatArray:
     """Precisions (D,) with sum `precision`, a share `floor` of it even, that minimize sum(1 / (1 / variance + precision))."""
-    # Also for each of several variances (k, D) and precisions (k,).
-    held = 1.0 / np.atleast_2d(variance)
-    precision = np.atleast_1d(precision)
-    count, dim = held.shape
-    known = np.sort(held, axis=1)
+    held = 1.0 / variance
+    dim = len(held)
+    known = np.sort(held)
     budget = (1.0 - floor) * precision
-    levels = (budget[:, None] + known.cumsum(axis=1)) / np.arange(1, dim + 1)
-    above = (levels > known) * np.arange(dim)
-    filled = np.maximum(levels[np.arange(count), above.max(axis=1)][:, None] - held, 0.0)
-    filled *= (budget / np.maximum(np.add.reduce(filled, axis=1), 1e-300))[:, None]
-    return np.asarray(filled + (floor * precision / dim)[:, None]).reshape(variance.shape)
+    levels = (budget + known.cumsum()) / np.arange(1, dim + 1)
+    last = int(np.max((levels > known) * np.arange(dim)))
+    filled = np.maximum(levels[last] - held, 0.0)
+    filled *= budget / max(float(np.sum(filled)), 1e-300)
+    return filled + floor * precision / dim
 
 
 # without `max_memory`, mapped rows are cached in memory up to this, else recomputed in each pass

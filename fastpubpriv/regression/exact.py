@@ -8,7 +8,7 @@ to noise and undetected tails. Intervals are about these, and public rows are po
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import partial
@@ -40,7 +40,7 @@ from fastpubpriv.regression.concerns import (
     is_one_class,
     is_separated,
 )
-from fastpubpriv.regression.coordinates import Rotation, rounding_residual
+from fastpubpriv.regression.coordinates import Rotation, rounding_residual, variances_of
 from fastpubpriv.regression.curvature import PooledMoment, pooled_curvature, released_curvature
 from fastpubpriv.regression.inputs import UNIFORM_SPREAD
 from fastpubpriv.regression.newton import NewtonPlan, bounded
@@ -319,7 +319,7 @@ def is_elsewhere(problem: TrainingProblem, moment: PooledMoment) -> bool:
         return True
     if problem.is_bounded:  # whose curvature is no second moment of all rows
         return False
-    squares = np.einsum("ij,jk,ik->i", to_terms, moment.plain, to_terms) / share
+    squares = variances_of(to_terms, moment.plain) / share
     lengths_sq = np.sum(to_terms**2, axis=1)
     variance = squares - (mean - problem.whitener.mean) ** 2 + moment.clipped / share * lengths_sq
     noise = math.sqrt(2.0) * moment.plain_noise / share * lengths_sq
@@ -375,16 +375,30 @@ def concerns_of(
     dispersion = mean_square / (4.0 * float(np.mean(known.energy)))
     axis = curvature.power(0.5) @ known.turn[0]
     predictors = known.rows @ start
-    score = float(axis @ radial.mean)
-    score_noise = radial.noise_std * float(np.linalg.norm(axis))
     of_class = [
-        factors(problem.loss, predictors, np.full(len(predictors), label)) for label in (0.0, 1.0)
+        (axis, factors(problem.loss, predictors, np.full(len(predictors), label)))
+        for label in (0.0, 1.0)
     ]
-    one_class = any(is_one_class(score, score_noise, each, dispersion) for each in of_class)
-    noise = math.sqrt(2.0 * dim) * eta
-    separated = is_separated(float(np.trace(curvature.plain)), noise, dispersion)
     far = shows_clipped_rows(problem, curvature, radial.norms)
-    return replace(concerns, one_class=one_class, separated=separated, heavy_tail=far)
+    of_labels = concerns_of_classes(curvature, radial, dispersion, of_class)
+    return replace(of_labels, collinear=concerns.collinear, heavy_tail=far)
+
+
+def concerns_of_classes(
+    curvature: PooledMoment,
+    radial: RadialMean,
+    dispersion: float,
+    of_class: Sequence[tuple[FloatArray, FloatArray]],
+) -> Concerns:
+    """What released curvature and scores show of classes: for each one, a map (D,) of scores, and what it is if all rows had it."""
+    one_class = False
+    for axis, expected in of_class:
+        score = float(axis @ radial.mean)
+        noise = radial.noise_std * float(np.linalg.norm(axis))
+        one_class = one_class or is_one_class(score, noise, expected, dispersion)
+    trace_noise = math.sqrt(2.0 * radial.dim) * curvature.plain_noise
+    separated = is_separated(float(np.trace(curvature.plain)), trace_noise, dispersion)
+    return Concerns(one_class=one_class, separated=separated)
 
 
 def shape_of_squares(radial: RadialMean) -> FloatArray:
@@ -416,11 +430,22 @@ def learn_exact(
         alone = None
     elif isinstance(problem.posterior, Posterior):
         alone = least_loss(problem.posterior, math.sqrt(tuning.FLAT))
-    step = measured_step(on_rows, problem, plan, start, laws, alone)
-    for _ in range(plan.rounds - 1):
-        start = step.next_start()
-        step = measured_step(on_rows, problem, plan, start, laws, alone, again=", again")
-    return step.fitted()
+
+    def measure(begin: Fitted, again: str) -> ExactStep:
+        return measured_step(on_rows, problem, plan, begin, laws, alone, again=again)
+
+    _, fitted = run_rounds(plan.rounds, start, measure)
+    return fitted
+
+
+def run_rounds(
+    rounds: int, start: Fitted, measure: Callable[[Fitted, str], ExactStep]
+) -> tuple[ExactStep, Fitted]:
+    """Return the last of some rounds, each of which begins at the point of the one before, and the coefficients."""
+    step = measure(start, "")
+    for _ in range(rounds - 1):
+        step = measure(step.next_start(), ", again")
+    return step, step.fitted()
 
 
 def measured_step(
@@ -858,13 +883,13 @@ class ExactStep:
         covariance = self._covariance(
             worth, float(matters @ (lacks**2 + (lack_half / tuning.NORMAL) ** 2))
         )
-        std = np.sqrt(np.einsum("ij,jk,ik->i", self.to_user, covariance, self.to_user))
+        std = np.sqrt(variances_of(self.to_user, covariance))
         # Relative to the private rows at hand, their sampling error enters only through the public fit.
         both = (
             worth**2 * self.radial.sampling_std**2
             - (1.0 - worth) ** 2 * self.radial.sampling_std**2
         )
-        sampled = np.einsum("ij,jk,ik->i", to_user, self.squares, to_user)
+        sampled = variances_of(to_user, self.squares)
         reasons = self._reasons(
             of_rows + np.abs(given.extra), std, rests, excess, shifted=shifted, is_cut=is_cut
         )

@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from fastpubpriv._types import FloatArray, IntArray
+from fastpubpriv._types import FloatArray
 from fastpubpriv.regression import regression_tuning as tuning
 from fastpubpriv.regression.coordinates import Weighting, water_filled, weighting
 from fastpubpriv.regression.public_fits import (
@@ -246,35 +246,15 @@ class NewtonPlan(MethodPlan):
         return (1 - self.center) / self.steps
 
 
-def chosen_weighting(
-    public: FloatArray,
-    variance: FloatArray,
-    precision: Callable[[float, float], float],
-    floor: float,
-) -> Weighting:
-    """Water-filled weights; the precision of a release depends on the radius and share of the weighting, so it is chosen twice."""
-
-    def with_precision(total: float) -> Weighting:
-        return weighting(public, np.sqrt(water_filled(variance, total, floor) / total))
-
-    first = with_precision(precision(1.0, 1.0))
-    return with_precision(precision(first.radius, first.share))
-
-
 def _repeats(
-    posterior: AnyPosterior,
-    variance: FloatArray,
-    noise_variance: FloatArray,
-    steps: IntArray,
-) -> FloatArray:
-    """Effective number of `steps` (k,), of plans (k, D), with the same error by the curvature: (1 + r) / (1 - r)."""
+    posterior: AnyPosterior, variance: FloatArray, noise_variance: FloatArray, steps: int
+) -> float:
+    """Effective number of steps with the same error by the curvature: (1 + r) / (1 - r), at most all of them."""
     # It acts on the remaining error, which has the correlation r from one step to the next; that of classes changes meanwhile.
     if not posterior.is_linear:
-        return np.ones(len(steps))
-    left = np.add.reduce(1.0 / (1.0 / variance + 1.0 / noise_variance), axis=1) / np.add.reduce(
-        variance, axis=1
-    )
-    return np.asarray(np.minimum((1.0 + left) / np.maximum(1.0 - left, 1e-300), steps))
+        return 1.0
+    left = float(np.sum(1.0 / (1.0 / variance + 1.0 / noise_variance)) / np.sum(variance))
+    return min((1.0 + left) / max(1.0 - left, 1e-300), float(steps))
 
 
 def step_counts(posterior: AnyPosterior) -> tuple[int, ...]:
@@ -318,11 +298,11 @@ def _least(
 ) -> tuple[int, int, float]:
     """Return the best number of steps, index of the clip, and error; `noises` are those of a step by number of steps."""
     best: tuple[int, int, float] | None = None
-    for steps, errors in zip(noises, _simulated(posterior, n_priv, noises, clips), strict=True):
-        predicted = [
-            posterior.part * (error + clip.bias_sq * posterior.noise_share)
-            for clip, error in zip(clips, errors, strict=True)
-        ]
+    for steps, per_step in noises.items():
+        predicted = []
+        for clip in clips:
+            error = _predicted_error(posterior, clip, steps, per_step, n_priv)
+            predicted.append(posterior.part * (error + clip.bias_sq * posterior.noise_share))
         place = min(range(len(predicted)), key=predicted.__getitem__)
         if best is None or predicted[place] < (
             best[2] if steps <= tuning.STEPS[-1] else tuning.NO_LOSS * best[2]
@@ -332,66 +312,82 @@ def _least(
     return best
 
 
-def _simulated(
-    posterior: AnyPosterior,
-    n_priv: float,
-    noises: Mapping[int, float],
-    clips: Sequence[Bound],
-) -> list[list[float]]:
-    """Predicted squared error for each number of steps and clip, with the radius and share of the first step throughout."""
-    plans = [(count, bound) for count in noises for bound in clips]
-    bounds = [bound for _, bound in plans]
-    steps = np.array([count for count, _ in plans])
-    error = np.full(len(plans), posterior.spread)
-    varying = posterior.varying
-    variance = np.tile(posterior.variance, (len(plans), 1))
-    pooled = np.zeros((len(plans), len(posterior.variance)))
-    laws = [bound.at(size) for bound, size in zip(bounds, posterior.sizes(error), strict=True)]
-    here = np.array([(law.bound, law.inside, law.energy) for law in laws]).T
-    per_step = np.array([noises[count] for count, _ in plans])
+def _predicted_error(
+    posterior: AnyPosterior, clip: Bound, steps: int, noise: float, n_priv: float
+) -> float:
+    """Predicted squared error after steps with a clip, with the radius and share of the first one throughout."""
+    variance = posterior.variance
+    error = posterior.spread
     curvature = posterior.curvature_at(posterior.mean)
     curvature_error = posterior.curvature_error + 1.0 / n_priv
-    middle = float(curvature.mean())
+    release = ResidualRelease.of(posterior, clip, error, noise, n_priv, curvature)
+    first = release.weighting(posterior, variance)
+    relative = (first.shares / first.share * curvature / curvature.mean()) ** 2
+    pooled = np.zeros_like(variance)
+    for _ in range(steps):
+        total = release.precision(first.radius, first.share)
+        noise_variance = 1.0 / (water_filled(variance, total, posterior.even) * relative)
+        again = _repeats(posterior, variance, noise_variance, steps)
+        pooled += 1.0 / (noise_variance + curvature_error * error * again)
+        sampling = release.row_variance * (posterior.energy / curvature) / n_priv
+        variance = 1.0 / (1.0 / posterior.variance + 1.0 / (1.0 / pooled + sampling))
+        error = float(np.sum(variance * posterior.varying))
+        release = ResidualRelease.of(posterior, clip, error, noise, n_priv, curvature)
+    return error
 
-    def precision(radius: FloatArray, share: FloatArray, on: int = 0) -> FloatArray:
-        """Precisions of the plans from `on`, with powers by the same function as for a single plan."""
-        unit = here[0] * posterior.sizes(error[on:])
-        slope = n_priv * here[1] * middle * share
-        ratio = radius * per_step[on:] * unit / slope
-        return np.array([each**-2 for each in ratio.tolist()])
 
-    radius = share = np.ones(len(plans))
-    for _ in range(2):
-        total = precision(radius, share)
-        spreads = np.sqrt(water_filled(variance, total, posterior.even) / total[:, None])
-        first = weighting(posterior.typical, spreads)
-        radius = first.radius
-        share = first.share
-    relative = (first.shares / share[:, None] * curvature / middle) ** 2
-    for step in range(int(steps[-1])):
-        on = int(np.searchsorted(steps, step, side="right"))  # first plan that has more steps
-        here = np.array([(law.bound, law.inside, law.energy) for law in laws[on:]]).T
-        total = precision(radius[on:], share[on:], on)
-        filled = water_filled(variance[on:], total, posterior.even)
-        noise_variance = 1.0 / (filled * relative[on:])
-        again = _repeats(posterior, variance[on:], noise_variance, steps[on:])
-        bent = curvature_error * error[on:] * again
-        pooled[on:] += 1.0 / (noise_variance + bent[:, None])
-        of_row = here[2] * posterior.sizes(error[on:]) ** 2 / here[1] ** 2
-        sampling = of_row[:, None] * (posterior.energy / curvature) / n_priv
-        variance[on:] = 1.0 / (1.0 / posterior.variance + 1.0 / (1.0 / pooled[on:] + sampling))
-        error[on:] = np.add.reduce(variance[on:] * varying, axis=1)
-        sizes = posterior.sizes(error[on:]).tolist()
-        laws[on:] = [bound.at(size) for bound, size in zip(bounds[on:], sizes, strict=True)]
-    return error.reshape(len(noises), -1).tolist()
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class ResidualRelease:
+    """The noisy sum of rows times clipped residuals that a step releases."""
+
+    scale: float  # of a residual
+    law: ResidualClip  # bound on residuals, in units of `scale`
+    noise: float  # on a sum of rows clipped to radius 1
+    slope: float  # change of the sum by a coefficient, on average over coordinates, without a clip of rows
+
+    @classmethod
+    def of(
+        cls,
+        posterior: AnyPosterior,
+        clip: Bound,
+        error: float,
+        noise: float,
+        n_priv: float,
+        curvature: FloatArray,
+    ) -> ResidualRelease:
+        """Return it for predictions with a squared `error`, and a mean `curvature` (D,) of the loss of a row."""
+        scale = float(posterior.sizes(np.array(error)))
+        law = clip.at(scale)
+        slope = n_priv * (law.inside * float(curvature.mean()))
+        return cls(scale=scale, law=law, noise=noise, slope=slope)
+
+    def precision(self, radius: float, share: float) -> float:
+        """Precision of the coefficients, summed over coordinates, by rows with a clip."""
+        std = radius * self.noise * self.law.bound * self.scale / (self.slope * share)
+        return float(std**-2)
+
+    def weighting(self, posterior: AnyPosterior, variance: FloatArray) -> Weighting:
+        """Water-filled weights; the precision depends on the radius and share of the weighting, so it is chosen twice."""
+        chosen = None
+        total = self.precision(1.0, 1.0)
+        for _ in range(2):
+            filled = water_filled(variance, total, posterior.even)
+            chosen = weighting(posterior.typical, np.sqrt(filled / total))
+            total = self.precision(chosen.radius, chosen.share)
+        assert chosen is not None
+        return chosen
+
+    @property
+    def row_variance(self) -> float:
+        """Sampling variance of a coefficient by one row, for unit curvature."""
+        return self.law.energy * self.scale**2 / self.law.inside**2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Step:
     """What a step assumes: bound and weights of its sum, and the curvature of the loss near the current coefficients."""
 
-    scale: float  # of a residual
-    law: ResidualClip  # bound on residuals, in units of `scale`
+    release: ResidualRelease
     weights: Weighting
     slopes: FloatArray  # (D,), mean change of a weighted row's slope by a coefficient, without the bound
     curvature: FloatArray  # (D,), mean second derivative of the loss
@@ -406,27 +402,16 @@ def next_step(
     n_priv: float,
 ) -> Step:
     """Return what the next step assumes; `noise` is that on a sum of rows clipped to radius 1."""
-    scale = float(posterior.sizes(np.array(state.error)))
-    law = clip.at(scale)
     everywhere = posterior.curvature_at(state.mean)
-    middle = law.inside * float(everywhere.mean())
-
-    def precision(radius: float, share: float) -> float:
-        slope = n_priv * middle * share
-        std = radius * noise * law.bound * scale / slope
-        return float(std**-2)
-
-    weights = chosen_weighting(posterior.typical, state.variance, precision, posterior.even)
+    release = ResidualRelease.of(posterior, clip, state.error, noise, n_priv, everywhere)
+    weights = release.weighting(posterior, state.variance)
     curvature = posterior.curvature_at(state.mean, weights.lever)
-    slopes = curvature * weights.shares if posterior.is_linear else curvature
-    of_row = law.energy * scale**2 / law.inside**2
     return Step(
-        scale=scale,
-        law=law,
+        release=release,
         weights=weights,
-        slopes=slopes,
+        slopes=curvature * weights.shares if posterior.is_linear else curvature,
         curvature=curvature,
-        sampling=of_row * (posterior.energy / curvature),
+        sampling=release.row_variance * (posterior.energy / curvature),
     )
 
 
@@ -466,9 +451,11 @@ def newton(
     effects = np.zeros_like(public)
     for index in range(plan.steps):
         step = next_step(posterior, plan.clip, state, per_step, n_priv)
-        total, noise_std = ask(index, state.mean, step.weights, step.scale, step.law.bound)
-        slope_of_sum = n_priv * (step.law.inside * step.slopes) * step.weights.spread
-        unit = step.law.bound * step.scale / slope_of_sum
+        scale = step.release.scale
+        law = step.release.law
+        total, noise_std = ask(index, state.mean, step.weights, scale, law.bound)
+        slope_of_sum = n_priv * (law.inside * step.slopes) * step.weights.spread
+        unit = law.bound * scale / slope_of_sum
         noise_variance = (unit * noise_std) ** 2
         here = Slope(
             start=state.mean,
@@ -479,8 +466,7 @@ def newton(
         if with_secants:
             state.note_secant(step.curvature)
         move = state.newton_step(step.curvature)
-        counts = np.array([plan.steps])
-        (again,) = _repeats(posterior, state.variance[None], noise_variance[None], counts)
+        again = _repeats(posterior, state.variance, noise_variance, plan.steps)
         variance = noise_variance + curvature_error * state.error * again
         state.note_move(move, noise_variance, longest)
         move, cut_variance = bounded(move, public, longest)

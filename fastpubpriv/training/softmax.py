@@ -29,16 +29,23 @@ from fastpubpriv.gradient.gradient_problem import (
 from fastpubpriv.mechanisms.group_covariances import total_times
 from fastpubpriv.mechanisms.sums import AffineMap, VectorSum
 from fastpubpriv.regression import regression_tuning as tuning
-from fastpubpriv.regression.concerns import Concerns, is_one_class, is_separated
+from fastpubpriv.regression.concerns import Concerns
 from fastpubpriv.regression.coordinates import (
     Rotation,
     Whitener,
     mapped_rows,
     rotation_map,
     rounding_residual,
+    variances_of,
 )
 from fastpubpriv.regression.curvature import PooledMoment, pooled_curvature, released_curvature
-from fastpubpriv.regression.exact import ExactStep, plan_scores
+from fastpubpriv.regression.exact import (
+    ExactStep,
+    concerns_of_classes,
+    plan_scores,
+    run_rounds,
+)
+from fastpubpriv.regression.newton import bounded
 from fastpubpriv.regression.posterior import Law, PublicLaws
 from fastpubpriv.regression.problem import Fitted, relative_noise, risk, rows_worth
 from fastpubpriv.release.account import Account
@@ -239,11 +246,10 @@ class SoftmaxProblem:
             columns.append(np.column_stack([intercepts, slopes]).ravel())
         return np.array(columns).T
 
-    def moved(self, slope: FloatArray, move: FloatArray) -> FloatArray:
-        """Return coefficients after a move, (K - 1, D) each, cut to the longest change of public log-odds, a root mean square."""
-        rows = self.public[:, :-1] * self.rows.step
-        change = math.sqrt(float(np.mean((rows @ (self.contrasts @ move).T) ** 2)))
-        return slope + min(1.0, tuning.LONGEST_MOVE / max(change, 1.0 / LARGEST)) * move
+    @cached_property
+    def predictors(self) -> FloatArray:
+        """Map (K m, (K - 1) D) from coefficients to the log-odds of public rows."""
+        return np.kron(self.contrasts, self.public[:, :-1] * self.rows.step)
 
     def at(self, slope: FloatArray, *, curvature: bool = False) -> RowOfClasses:
         """Return the map of rows to scores, or to second derivatives, at coefficients `slope`."""
@@ -337,35 +343,43 @@ def learn(run: Session, problem: GradientProblem, prepared: PreparedDescent) -> 
     plan: SoftmaxPlan = prepared.more
     known = plan.known
     rows = mapped_rows(run.rows, known.rows, run.executor)
-    slope = _start(run, plan, rows)
-    scores = np.zeros(0)
-    for index in range(plan.rounds):
-        score = known.at(slope)
-        again = "" if index == 0 else ", again"
-        scores = score(known.public)
-        curvature = _measure_curvature(run, plan, slope, rows, again)
-        half = curvature.power(-0.5)
-        inverse = curvature.power(-1.0)
-        measured = plan.radial.measure(
-            run.on(each_row(rows, score, score.width)),
-            AffineMap(dim=score.width, matrix=half),
-            np.sqrt(np.sum((scores @ half) ** 2, axis=1)),
-            names=(f"norms of scores{again}", f"two pieces of scores{again}"),
-        )
-        if index + 1 < plan.rounds:
-            move = measured.functional(half).value.reshape(slope.shape)
-            slope = known.moved(slope, move)
-    # Noise of the start: that of a round, or of steps, which are shrunk to the public fit.
-    start_sq = measured.noise_std**2
-    if plan.rounds == 1:
-        steps_sq = start_sq * float(tuning.SOFTMAX_STEPS * plan.share / tuning.START)
-        public_sq = measured.sampling_std**2 * measured.n / len(scores)
-        start_sq = 1.0 / (1.0 / max(steps_sq, 1.0 / LARGEST) + 1.0 / max(public_sq, 1.0 / LARGEST))
-    influence = (scores @ inverse @ known.to_user.T) ** 2
-    step = ExactStep(
+
+    def measure(start: Fitted, again: str) -> ExactStep:
+        return _measured_step(run, plan, start, rows, again)
+
+    step, fitted = run_rounds(plan.rounds, _start(run, plan, rows), measure)
+    assert fitted.ends is not None
+    deviation = np.sqrt(variances_of(known.to_user, fitted.covariance)) * fitted.ends.scale
+    return Descended(
+        weights=known.in_fit(fitted.mean.reshape(known.start.shape)),
+        noise_std=step.radial.noise_std * problem.n_priv,
+        ends=fitted.ends,
+        deviation=deviation,
+        excess=fitted.excess,
+    )
+
+
+def _measured_step(
+    run: Session, plan: SoftmaxPlan, start: Fitted, rows: Rows, again: str
+) -> ExactStep:
+    """Release curvature and scores of a round at its `start`; `again` ends the names of the releases."""
+    known = plan.known
+    slope = start.mean.reshape(known.start.shape)
+    score = known.at(slope)
+    scores = score(known.public)
+    curvature = _measure_curvature(run, plan, slope, rows, again)
+    half = curvature.power(-0.5)
+    measured = plan.radial.measure(
+        run.on(each_row(rows, score, score.width)),
+        AffineMap(dim=score.width, matrix=half),
+        np.sqrt(np.sum((scores @ half) ** 2, axis=1)),
+        names=(f"norms of scores{again}", f"two pieces of scores{again}"),
+    )
+    influence = (scores @ curvature.power(-1.0) @ known.to_user.T) ** 2
+    return ExactStep(
         to_user=known.to_user,
         offset=np.zeros(len(known.to_user)),
-        start=Fitted(mean=slope.ravel(), covariance=start_sq * inverse, noise=inverse),
+        start=start,
         public=known.start.ravel(),
         laws=known.laws,
         excess_unit=0.5,
@@ -375,29 +389,15 @@ def learn(run: Session, problem: GradientProblem, prepared: PreparedDescent) -> 
         curvature=curvature,
         half=half,
         radial=measured,
-        squares=np.eye(len(inverse)),
+        squares=np.eye(len(half)),
         elsewhere=False,
         rounding=rounding_residual(known.rows.step, slope, 0.0),
         concerns=_concerns(known, slope, curvature, measured),
-        predictors=scores,
-        longest=math.inf,
+        predictors=known.predictors,
+        longest=tuning.LONGEST_MOVE,
         vanishing=True,
         # Two rounds from few steps still end short for long rows.
         mean_score=lambda free: known.at(free.reshape(slope.shape))(known.public).mean(axis=0),
-    )
-    fitted = step.fitted()
-    weights = known.in_fit(fitted.mean.reshape(slope.shape))
-    assert fitted.ends is not None
-    deviation = (
-        np.sqrt(np.einsum("ij,jk,ik->i", known.to_user, fitted.covariance, known.to_user))
-        * fitted.ends.scale
-    )
-    return Descended(
-        weights=weights,
-        noise_std=measured.noise_std * problem.n_priv,
-        ends=fitted.ends,
-        deviation=deviation,
-        excess=fitted.excess,
     )
 
 
@@ -407,31 +407,27 @@ def _concerns(
     """What released curvature and scores show of the labels."""
     if measured.reason == Reason.UNRESOLVED:
         return Concerns()
-    dim = measured.dim
-    dispersion = measured.norms.rms**2 / dim
     # Mean of 1{y = k} - p_k over private rows for each class k, from the scores of the intercepts.
-    intercepts = curvature.power(0.5).reshape(len(slope), -1, dim)[:, 0]
+    intercepts = curvature.power(0.5).reshape(len(slope), -1, measured.dim)[:, 0]
     to_missed = np.linalg.pinv(known.contrasts.T) @ intercepts
-    chance = special.softmax(
-        known.public[:, :-1] @ (known.contrasts @ slope * known.rows.step).T, axis=1
-    )
-    missed = to_missed @ measured.mean
-    noises = measured.noise_std * np.linalg.norm(to_missed, axis=1)
+    predicted = known.predictors @ slope.ravel()
+    chance = special.softmax(predicted.reshape(len(known.contrasts), -1), axis=0)
     # The score of an absent class is minus its chance.
-    by_class = zip(missed.tolist(), noises.tolist(), -chance.T, strict=True)
-    one_class = any(is_one_class(*each, dispersion) for each in by_class)
-    noise = math.sqrt(2.0 * dim) * curvature.plain_noise
-    separated = is_separated(float(np.trace(curvature.plain)), noise, dispersion)
-    return Concerns(one_class=one_class, separated=separated)
+    return concerns_of_classes(
+        curvature,
+        measured,
+        measured.norms.rms**2 / measured.dim,
+        [(row, -of_class) for row, of_class in zip(to_missed, chance, strict=True)],
+    )
 
 
-def _start(run: Session, plan: SoftmaxPlan, rows: Rows) -> FloatArray:
-    """Coefficients (K - 1, D) by Newton steps with the public curvature, shrunk to the public fit if noise is large."""
+def _start(run: Session, plan: SoftmaxPlan, rows: Rows) -> Fitted:
+    """Coefficients ((K - 1) D,) by Newton steps with the public curvature, shrunk to the public fit if noise is large."""
     known = plan.known
     n = plan.known.problem.n_priv
-    m = len(plan.known.public)
-    slope = known.start
+    mean = known.start.ravel()
     for index in range(tuning.SOFTMAX_STEPS):
+        slope = mean.reshape(known.start.shape)
         score = known.at(slope)
         bend = known.at(slope, curvature=True)
         values, along = np.linalg.eigh(bend.matrix(bend(known.public).mean(axis=0)))
@@ -444,13 +440,14 @@ def _start(run: Session, plan: SoftmaxPlan, rows: Rows) -> FloatArray:
             cost=plan.step,
             clip_radius=radius,
         )
-        spread = float(np.mean(lengths**2)) / score.width / m
-        trust = spread / (spread + (released.noise_std / n) ** 2)
-        mean: FloatArray = np.clip(np.nan_to_num(released.value), -LARGEST, LARGEST) / n
-        move = (half @ mean).reshape(slope.shape)
-        slope = known.moved(slope, move)
-        slope = (1.0 - trust) * known.start + trust * slope
-    return slope
+        public_sq = float(np.mean(lengths**2)) / score.width / len(lengths)
+        noise_sq = (released.noise_std / n) ** 2
+        trust = public_sq / (public_sq + noise_sq)
+        released_mean: FloatArray = np.clip(np.nan_to_num(released.value), -LARGEST, LARGEST) / n
+        move, _ = bounded(half @ released_mean, known.predictors, tuning.LONGEST_MOVE)
+        mean = (1.0 - trust) * known.start.ravel() + trust * (mean + move)
+    covariance = trust * noise_sq * (half @ half)
+    return Fitted(mean=mean, covariance=covariance, noise=covariance)
 
 
 def _measure_curvature(
