@@ -201,7 +201,7 @@ def water_filled(variance: FloatArray, precision: float, floor: float) -> FloatA
     budget = (1.0 - floor) * precision
     levels = (budget + known.cumsum()) / np.arange(1, dim + 1)
     last = int(np.max((levels > known) * np.arange(dim)))
-    filled = np.maximum(levels[last] - held, 0.0)
+    filled: FloatArray = np.maximum(levels[last] - held, 0.0)
     filled *= budget / max(float(np.sum(filled)), 1e-300)
     return filled + floor * precision / dim
 

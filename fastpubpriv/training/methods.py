@@ -247,9 +247,14 @@ def _plan_public_minimum(problem: GradientProblem, account: Account) -> Prepared
     clip = float(np.max(lengths)) or 1.0
     alone = problem.excess_part * public_curvature(problem, lengths, clip).public_error
     unread = PreparedDescent(
-        predicted=alone, public_excess=alone, steps=0, clip_norm=clip, batch_rows=problem.n_priv
+        predicted=alone,
+        public_excess=alone,
+        steps=0,
+        clip_norm=clip,
+        batch_rows=problem.n_priv,
+        ranges={"start": "public weights"},
     )
-    return replace(unread, priv_weight=0.0, ranges={"start": "public weights"}, reads=False)
+    return replace(unread, priv_weight=0.0, reads=False)
 
 
 def public_fit(problem: TrainingProblem) -> Fitted:

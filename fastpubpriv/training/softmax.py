@@ -249,7 +249,7 @@ class SoftmaxProblem:
     @cached_property
     def predictors(self) -> FloatArray:
         """Map (K m, (K - 1) D) from coefficients to the log-odds of public rows."""
-        return np.kron(self.contrasts, self.public[:, :-1] * self.rows.step)
+        return np.asarray(np.kron(self.contrasts, self.public[:, :-1] * self.rows.step), float)
 
     def at(self, slope: FloatArray, *, curvature: bool = False) -> RowOfClasses:
         """Return the map of rows to scores, or to second derivatives, at coefficients `slope`."""
