@@ -22,7 +22,7 @@ from fastpubpriv import (
     train,
     value_counts,
 )
-from fastpubpriv.results import Reason
+from fastpubpriv.results import Reason, mixture_plots
 from fastpubpriv.results import plots as plotting
 from fastpubpriv.results.gaussians import clipped, ellipse
 from fastpubpriv.results.mixture import MixtureResult
@@ -467,7 +467,7 @@ def test_a_light_component_far_off_does_not_stretch_the_line():
 def test_many_columns_are_seen_along_the_spread_of_the_means(dim):
     """Three means lie in a plane, so none of their distances is lost."""
     result = mixture(dim)
-    middle, plane, names = plotting.plane_of(result)
+    middle, plane, names = mixture_plots.plane_of(result)
     assert np.allclose(plane @ plane.T, np.eye(2))
     assert all("x" in name for name in names)
     assert all(len(name.split()) <= 9 for name in names)
@@ -478,7 +478,7 @@ def test_many_columns_are_seen_along_the_spread_of_the_means(dim):
 
 def test_a_direction_is_named_by_its_largest_columns():
     direction = np.array([0.0, -0.6, 0.8])
-    assert plotting._combination(direction, mixture(3).labels) == "0.8 x2 - 0.6 x1"
+    assert mixture_plots._combination(direction, mixture(3).labels) == "0.8 x2 - 0.6 x1"
 
 
 @pytest.mark.parametrize("dim", [3, 40])

@@ -31,7 +31,7 @@ MOST_LINES_OF_C = 900
 DENSE_FILES = Path(__file__).parent / "dense_files.json"
 MOST_TOKENS_OF_FILE = 8_000  # of Python
 # Maximum tokens of the package. A commit that raises it gives the reason.
-MOST_TOKENS = 478_900
+MOST_TOKENS = 480_200
 # Tokens per statement of a file that `dense_files.json` does not list, and of a statement that it does not count.
 DENSITY = 13.0
 LONG_STATEMENT = 40
@@ -1207,7 +1207,7 @@ def test_no_two_files_have_one_name(where):
 # A ball of the public cover, and a ball that constrains weights: users import each from its package.
 BOTH_PUBLIC = {"Ball"}
 # Named constants of modules. Those of a subsystem with a table are in it, except limits of the machine and of texts.
-MOST_NUMBERS = 844
+MOST_NUMBERS = 855
 TABLES = {
     "fastpubpriv/distributions/": "fastpubpriv/distributions/tuning.py",
     "fastpubpriv/gaussians/": "fastpubpriv/gaussians/gaussian_tuning.py",

@@ -160,11 +160,13 @@ def minimum_by(
     lacking_sq = misfit**2 * float(np.sum(move**2))
     variance = late.noise_variance * (root / steep) ** 2
     variance += curvature.settled / problem.n_priv + lacking_sq / move.size
+    measured = late.slope * root / steep - move
     public_weights = np.atleast_2d(problem.public.weights) @ curvature.turn
+    public = root * (public_weights - last)
     return Minimum.pooled(
-        measured=late.slope * root / steep - move,
+        measured=measured,
         variance=variance,
-        public=root * (public_weights - last),
+        public=public,
         public_variance=curvature.values * curvature.unknown,
         steeper=1.0 + shown,
     )

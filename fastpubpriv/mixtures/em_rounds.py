@@ -162,7 +162,8 @@ def full_e_step(
         for parts, _ in rows_of(public, FINE):
             blocks.append([(rows.T @ rows) / FINE**2 for rows in parts])
         grams = [np.sum(each, axis=0) for each in zip(*blocks, strict=True)]
-    noise = released.noise_std, released.noise_std / run.account.spending.on_diagonal
+    on_diagonal = released.noise_std / run.account.spending.on_diagonal
+    noise = (released.noise_std, on_diagonal)
     sizes = {"n": run.rows.n, "m": len(public)}
     moments = [
         pooled_moments(gram, known, weight, sigma=noise, clip=clip, **sizes)
@@ -205,9 +206,9 @@ def pooled_moments(
     lift = math.sqrt(clip.lift)
     dim = len(gram) - 1
     n_pub = None if known is None else float(known[-1, -1]) / clip.lift
-    held = weighed_count(
-        float(gram[-1, -1]) / clip.lift, sigma[0] / clip.lift, n_pub, weight, n=n, m=m
-    )
+    count = float(gram[-1, -1]) / clip.lift
+    count_noise = sigma[0] / clip.lift
+    held = weighed_count(count, count_noise, n_pub, weight, n=n, m=m)
     factor = clip.factor(dim)
     on = sigma[0] / held
     off = sigma[1] / held

@@ -406,10 +406,11 @@ def next_step(
     release = ResidualRelease.of(posterior, clip, state.error, noise, n_priv, everywhere)
     weights = release.weighting(posterior, state.variance)
     curvature = posterior.curvature_at(state.mean, weights.lever)
+    slopes = curvature * weights.shares if posterior.is_linear else curvature
     return Step(
         release=release,
         weights=weights,
-        slopes=curvature * weights.shares if posterior.is_linear else curvature,
+        slopes=slopes,
         curvature=curvature,
         sampling=release.row_variance * (posterior.energy / curvature),
     )

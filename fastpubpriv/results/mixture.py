@@ -13,7 +13,7 @@ from scipy.special import logsumexp, ndtri
 
 from fastpubpriv import validation
 from fastpubpriv._types import FloatArray, IntArray
-from fastpubpriv.results import plots
+from fastpubpriv.results import mixture_plots
 from fastpubpriv.results.base import Result
 from fastpubpriv.results.fields import array, column, declared, value_class
 from fastpubpriv.results.gaussians import drawn_box, factor_of, log_density, positive_definite
@@ -202,7 +202,7 @@ class MixtureResult(Mixture):
         box = drawn_box(None, {}, 2)  # a plane through more columns has no range of one
         if self.dim <= 2:
             box = drawn_box(bounds, self.diagnostics, self.dim)
-        return plots.plot_mixture(
+        return mixture_plots.plot_mixture(
             self, names, path=path, ax=ax, level=level, points=rows, balls=balls, box=box
         )
 

@@ -205,8 +205,10 @@ def weigh(
         heavier = replace(problem.posterior, energy=problem.posterior.energy * factor)
         return replace(moved, posterior=heavier), plan
     if isinstance(plan.clip, FixedClip):
-        return moved, replace(plan, clip=replace(plan.clip, counts=plan.clip.counts * factor))
-    return moved, replace(plan, clip=replace(plan.clip, energy=plan.clip.energy * factor))
+        clip = replace(plan.clip, counts=plan.clip.counts * factor)
+    else:
+        clip = replace(plan.clip, energy=plan.clip.energy * factor)
+    return moved, replace(plan, clip=clip)
 
 
 def with_label_unit(run: Session, problem: TrainingProblem) -> TrainingProblem:
@@ -411,12 +413,10 @@ def _learn_steps(
         covariance = fitted.covariance + shrinkage_error(problem, fitted.covariance)
         return replace(fitted, bias=bias, covariance=covariance), rows
     if moved is not None:
-        covariance, noise_part = (
-            moved.covariance_back(each) for each in (fitted.covariance, fitted.noise)
-        )
-        fitted = replace(
-            fitted, mean=moved.back(fitted.mean), covariance=covariance, noise=noise_part
-        )
+        mean = moved.back(fitted.mean)
+        covariance = moved.covariance_back(fitted.covariance)
+        noise_part = moved.covariance_back(fitted.noise)
+        fitted = replace(fitted, mean=mean, covariance=covariance, noise=noise_part)
     shrunk = shrinkage_bias(problem, fitted.covariance)
     bias = np.copysign(np.hypot(shrunk, clipped), clipped)
     return replace(fitted, bias_sq=plan.clip.unseen_sq * known.noise_share, bias=bias), rows

@@ -307,8 +307,9 @@ def prepare(problem: GradientProblem, account: Account) -> PreparedDescent:
     step.grid("sum", dim, n)  # InputError if there is none
     of_round = whole.part(Fraction(1, rounds))
     gram = of_round.part(tuning.GRAM * (1 - tuning.GRAM_COUNT))
+    of_count = of_round.part(tuning.GRAM * tuning.GRAM_COUNT)
     count = NormCount.costing(
-        of_round.part(tuning.GRAM * tuning.GRAM_COUNT).allowance,
+        of_count.allowance,
         gram.allowance,
         n,
         bent,
@@ -319,9 +320,10 @@ def prepare(problem: GradientProblem, account: Account) -> PreparedDescent:
     radial, pieces = plan_scores(account, of_round, dim, n)
     private = 0.5 * dim / n * risk(pieces, relative)
     alone = 0.5 * dim / len(problem.y)
+    together = 1.0 / (1.0 / private + 1.0 / alone)
     known = SoftmaxProblem(problem=problem)
     return PreparedDescent(
-        predicted=1.0 / (1.0 / private + 1.0 / alone),
+        predicted=together,
         public_excess=alone,
         steps=tuning.SOFTMAX_STEPS + 4 * rounds,
         clip_norm=0.0,
@@ -369,10 +371,12 @@ def _measured_step(
     scores = score(known.public)
     curvature = _measure_curvature(run, plan, slope, rows, again)
     half = curvature.power(-0.5)
+    on_scores = run.on(each_row(rows, score, score.width))
+    lengths = np.sqrt(np.sum((scores @ half) ** 2, axis=1))
     measured = plan.radial.measure(
-        run.on(each_row(rows, score, score.width)),
+        on_scores,
         AffineMap(dim=score.width, matrix=half),
-        np.sqrt(np.sum((scores @ half) ** 2, axis=1)),
+        lengths,
         names=(f"norms of scores{again}", f"two pieces of scores{again}"),
     )
     influence = (scores @ curvature.power(-1.0) @ known.to_user.T) ** 2
@@ -413,12 +417,8 @@ def _concerns(
     predicted = known.predictors @ slope.ravel()
     chance = special.softmax(predicted.reshape(len(known.contrasts), -1), axis=0)
     # The score of an absent class is minus its chance.
-    return concerns_of_classes(
-        curvature,
-        measured,
-        measured.norms.rms**2 / measured.dim,
-        [(row, -of_class) for row, of_class in zip(to_missed, chance, strict=True)],
-    )
+    missed = [(row, -of_class) for row, of_class in zip(to_missed, chance, strict=True)]
+    return concerns_of_classes(curvature, measured, measured.norms.rms**2 / measured.dim, missed)
 
 
 def _start(run: Session, plan: SoftmaxPlan, rows: Rows) -> Fitted:
@@ -430,11 +430,13 @@ def _start(run: Session, plan: SoftmaxPlan, rows: Rows) -> Fitted:
         slope = mean.reshape(known.start.shape)
         score = known.at(slope)
         bend = known.at(slope, curvature=True)
-        values, along = np.linalg.eigh(bend.matrix(bend(known.public).mean(axis=0)))
+        mean_bend = bend(known.public).mean(axis=0)
+        values, along = np.linalg.eigh(bend.matrix(mean_bend))
         half = (along / np.sqrt(np.maximum(values, tuning.LEAST_CURVATURE))) @ along.T
         lengths = np.sqrt(np.sum((score(known.public) @ half) ** 2, axis=1))
         radius = max(float(np.quantile(lengths, tuning.CLIP_QUANTILE)), 1.0 / LARGEST)
-        released = run.on(each_row(rows, score, score.width)).release(
+        on_scores = run.on(each_row(rows, score, score.width))
+        released = on_scores.release(
             VectorSum(affine=AffineMap(dim=score.width, matrix=half), radius=radius),
             name=f"gradient, step {index + 1}",
             cost=plan.step,

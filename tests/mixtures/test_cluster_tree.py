@@ -25,7 +25,7 @@ from fastpubpriv.mixtures.separated import searches
 from fastpubpriv.mixtures.separated.public_shapes import DATA_UNITS, column_scaling
 from fastpubpriv.mixtures.separated.search_state import ClusterTree
 from fastpubpriv.results import Reason
-from fastpubpriv.results.plots import _outline
+from fastpubpriv.results.mixture_plots import _outline
 
 
 def grown():
