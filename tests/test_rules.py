@@ -1225,6 +1225,7 @@ OWN_NUMBERS = {
     "fastpubpriv/gaussians/lifted.py",
     "fastpubpriv/gaussians/pca.py",
     "fastpubpriv/gaussians/recursive.py",
+    "fastpubpriv/gaussians/shape_loss.py",
 }
 NO_TUNING = {
     "LARGEST_EXPONENT", "MOST_NAMED", "HELD", "BOTH", "SHELLS", "DOWN", "UP", "SLACK", "MAX_CANDIDATES",
