@@ -209,6 +209,14 @@ def inputs_of(
         public = named_rows(public, names or [])
     elif public is not None and columns is None:
         public = open_public(public, asked if is_public_named else None)
+    elif public is not None:
+        # What the call would refuse is refused before a ledger is made: types of private columns, which a CSV file does not have,
+        # then cells of public ones.
+        if form_of_path(private) != ".csv":
+            private_rows(
+                derived(settings, private), columns=TextColumns(read, texts) if texts else read
+            )
+        open_public(derived(settings, public), asked)
     return FileInputs(
         settings=settings, private=private, public=public, names=read, columns=columns, notes=notes
     )

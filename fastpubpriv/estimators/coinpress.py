@@ -536,7 +536,8 @@ def mean_within_ball(run: session.Session, public: FloatArray, settings: Any) ->
             reasons.append(Reason.FEW_PUBLIC_ROWS)
         clipping_std = clipping_error(bias, whitening, row_std, row_unit)
         result = replace(result, clipping_std=clipping_std, reasons=ordered(reasons))
-        return session.warned("estimate_mean", result)
+        # A contradiction was warned of before the debit.
+        return result if contradicted else session.warned("estimate_mean", result)
 
 
 def predict_from_public(dim: int, n_pub: int, settings: Any) -> session.Predictor:

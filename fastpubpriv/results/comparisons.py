@@ -368,8 +368,6 @@ class Comparable(Drawn):
 
     __slots__ = ()
 
-    groups: tuple[Any, ...]
-
     def difference(self, a: Any, b: Any, level: float = LEVEL) -> Comparison:
         """Difference of the numbers of two groups, or of a mean of two columns, with intervals, from released numbers alone.
 
@@ -391,7 +389,7 @@ class Comparable(Drawn):
     def _compared(self, kind: Kind, a: Any, b: Any, level: float) -> Comparison:
         lines = Lines.of(self)
         of_groups = lines.axes[0] == "groups"
-        names = self.groups if of_groups else self.labels
+        names: Any = getattr(self, "groups" if of_groups else "labels")
         what = "group" if of_groups else "column"
         places = named_pair(names, a, b, what)
         name, declaration = next(iter(drawn_of(type(self)).items()))

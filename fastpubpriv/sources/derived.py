@@ -143,6 +143,11 @@ class DerivedView(RowMapView):
         if function.program.condition is not None:
             self.about = f"the rows where {function.program.about}"
 
+    @property
+    def joins_columns(self) -> bool:
+        """See `RowMapView.joins_columns`."""
+        return self._rows.by_columns(0, 0) is not None
+
     def by_columns(self, begin: int, end: int, columns: slice = slice(None)) -> Columns | None:
         """See `Rows.by_columns`."""
         held = self._rows.by_columns(begin, end)

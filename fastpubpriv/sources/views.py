@@ -259,6 +259,11 @@ class RowMapView(View):
         """See `Rows.presence`."""
         return self._rows.presence
 
+    @property
+    def joins_columns(self) -> bool:
+        """Whether `block` makes the rows of columns of the source, not of its rows."""
+        return False
+
     def changed(self, chunk: Chunk) -> Chunk:
         """Return the mapped rows of a chunk of the source, computed in pieces."""
         size = max(1, PIECE_BYTES // (8 * max(self._rows.dim, self.dim)))
@@ -315,9 +320,9 @@ def adjacent_columns(rows: Rows, first: int, last: int, *, neutral: bool) -> Row
 def read_and_changed(rows: Rows) -> tuple[Rows, OfChunk]:
     """Return the underlying source, and the composed map that any thread may apply to each of its chunks.
 
-    A view that reads columns one by one is a source itself: it needs no array of rows.
+    A view that makes its rows of columns is a source itself: it needs no array of the rows beneath.
     """
-    if not isinstance(rows, RowMapView) or rows.by_columns(0, 0) is not None:
+    if not isinstance(rows, RowMapView) or rows.joins_columns:
         return rows, lambda chunk: chunk
     source, before = read_and_changed(rows.sources[0])
     return source, lambda chunk: rows.changed(before(chunk))

@@ -195,8 +195,8 @@ def test_catches_blocks_that_overlap(monkeypatch):
 def test_catches_a_statistic_that_depends_on_other_rows(monkeypatch):
     original = em_rounds.row_statistic
 
-    def centered(chunk, at, radii, labels=None):
-        return original(chunk - np.nanmean(chunk, axis=0), at, radii, labels)
+    def centered(chunk, at, radii):
+        return original(chunk - np.nanmean(chunk, axis=0), at, radii)
 
     rows, other = pair_at(np.random.default_rng(6).normal(size=(300, 2)) + 3.0, 7, 1e6)
     run = runner(2, ZCDP(0.5), with_public=True)

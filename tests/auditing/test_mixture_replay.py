@@ -324,8 +324,8 @@ def test_catches_directions_of_unclipped_rows(monkeypatch):
 def test_catches_a_count_of_theory_whose_cells_follow_other_rows(monkeypatch, method):
     original = fit.cell_codes
 
-    def following(chunk, *, table, axes):
-        (codes,) = original(chunk, table=table, axes=axes)
+    def following(chunk, **given):
+        (codes,) = original(chunk, **given)
         missing = np.count_nonzero(codes < 0)
         return [np.where(codes < 0, codes, codes ^ (missing % 2))]
 

@@ -170,7 +170,7 @@ def test_slopes_of_the_misfit_are_those_of_finite_differences():
     cells = CellHistogram(EDGES, np.zeros(len(EDGES) - 1), 1e6, 1, public)
     at = one([0.25, 0.35, 0.4], [-4.8, 0.1, 3.7], [1.2, 0.35, 1.7])
     inside = cell_masses(at, EDGES)
-    _, gradient = cell_fits._normal_equations(at, inside, cells, np.array([0]), False)
+    _, gradient = cell_fits._normal_equations(at, inside, cells, fixed_std=False)
     for place in range(9):
         step = np.zeros((1, 9))
         step[0, place] = 1e-5

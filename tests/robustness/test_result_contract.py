@@ -417,10 +417,10 @@ def test_results_of_means_without_infinities_add_both_parts():
         numerics={"b": float("inf"), "a": np.float64(2)},
     )
     assert json.loads(result.to_json())["numerics"] == {"a": 2.0, "b": None}
-    # Standard error adds both parts.
+    # Standard error adds all three parts.
     result = result_of()
     assert result.standard_error == pytest.approx(
-        np.sqrt(result.noise_std**2 + result.sampling_std**2)
+        np.sqrt(result.noise_std**2 + result.sampling_std**2 + result.clipping_std**2)
     )
     assert result.sampling_std == pytest.approx(np.full(4, 7 / 50))
 

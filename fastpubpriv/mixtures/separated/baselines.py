@@ -299,7 +299,7 @@ def no_public_baseline(
     k = validation.integer(
         "n_components", n_components, minimum=1, maximum=min(MOST_COMPONENTS, rows.n)
     )
-    session.require_squares("no_public_baseline", rows.dim, 6 * k + 12)
+    session.require_squares("no_public_baseline", rows.dim, 12 * k + 16)
     ball = size("radius", radius)
     middle = session.vector_or_number("center", 0.0 if center is None else center, rows.dim)
     failure_prob = failure_probability(failure_prob)
