@@ -202,8 +202,9 @@ def inputs_of(
     read = [*(names or ()), *private_alone] or None
     columns = read if is_named and not joined else None
     asked: Any = TextColumns(names, texts) if texts else names
+    asked_of_private: Any = TextColumns(read, texts) if texts else read
     if joined:
-        private = joined_lines(private, TextColumns(read, texts) if texts else read)
+        private = joined_lines(private, asked_of_private)
         public = None if public is None else joined_lines(public, asked)
     if public is not None and is_named and not is_public_named:
         public = named_rows(public, names or [])
@@ -213,9 +214,7 @@ def inputs_of(
         # What the call would refuse is refused before a ledger is made: types of private columns, which a CSV file does not have,
         # then cells of public ones.
         if form_of_path(private) != ".csv":
-            private_rows(
-                derived(settings, private), columns=TextColumns(read, texts) if texts else read
-            )
+            private_rows(derived(settings, private), columns=asked_of_private)
         open_public(derived(settings, public), asked)
     return FileInputs(
         settings=settings, private=private, public=public, names=read, columns=columns, notes=notes

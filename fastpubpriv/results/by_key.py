@@ -494,6 +494,7 @@ class OfGroups(Comparable):
 
     __slots__ = ()
 
+    groups: tuple[Any, ...]
     by: tuple[str, ...]
 
     def _fits_together(self) -> bool:
