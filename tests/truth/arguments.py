@@ -16,10 +16,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
-from helpers.tables import rows_of_persons
 
 import fastpubpriv as fpp
 from fastpubpriv import local, training
+from tests.helpers.tables import rows_of_persons
 from tests.truth import populations
 from tests.truth.populations import GROUPS, NUMBERS, population
 

@@ -2,6 +2,10 @@
 
 import dataclasses
 import functools
+import os
+import subprocess
+import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -243,3 +247,13 @@ def test_intervals_of_a_gaussian_of_half_their_width_are_found(monkeypatch):
     assert {"coverage mean", "coverage std"} & kinds(
         Call("estimate_gaussian", (), "light", 20_000, fpp.ZCDP(0.1))
     )
+
+
+@pytest.mark.fresh_keys("help texts draw no noise")
+@pytest.mark.parametrize("module", ["tests.truth", "tests.truth.shares"])
+def test_the_sweep_starts_by_hand_in_a_plain_checkout(module):
+    root = Path(__file__).resolve().parents[2]
+    plain = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    command = [sys.executable, "-m", module, "--help"]
+    started = subprocess.run(command, cwd=root, env=plain, capture_output=True, check=False)
+    assert started.returncode == 0, started.stderr.decode()
