@@ -174,8 +174,9 @@ def test_slopes_of_the_misfit_are_those_of_finite_differences():
     for place in range(9):
         step = np.zeros((1, 9))
         step[0, place] = 1e-5
-        ends = [cell_fits.moved(at, sign * step, least=0.0, fixed_std=False) for sign in (1, -1)]
-        up, down = (float(misfit(cells, masses(end, EDGES))[0]) for end in ends)
+        ends = [cell_fits.moved(cell_fits.flat(at), sign * step, least=0.0) for sign in (1, -1)]
+        mixtures = [cell_fits.unpacked(end) for end in ends]
+        up, down = (float(misfit(cells, masses(each, EDGES))[0]) for each in mixtures)
         assert -(up - down) / 4e-5 == pytest.approx(gradient[0, place], rel=1e-4, abs=1e-4)
 
 
