@@ -257,3 +257,10 @@ def test_the_sweep_starts_by_hand_in_a_plain_checkout(module):
     command = [sys.executable, "-m", module, "--help"]
     started = subprocess.run(command, cwd=root, env=plain, capture_output=True, check=False)
     assert started.returncode == 0, started.stderr.decode()
+
+
+def test_a_component_from_five_public_rows_is_ok_only_if_its_count_can_tell():
+    """Component 0 stands 3.3 deviations from the rows that are nearest, and was ok: noise left its count nothing to say."""
+    call = engine.made("learn_separated_mixture", [7], "awkward", 2000, fpp.PureDP(epsilon=1.0), 0)
+    assert [case.text for case in call.cases] == ["x_pub=p.head(5)"]
+    assert engine.answer(call).faults == []

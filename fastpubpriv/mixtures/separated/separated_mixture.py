@@ -426,7 +426,11 @@ def _learn_rounds(
         reasons = soft_em.component_reasons(state, guarded=facts["guarded"])
         learnt = replace(learnt, part_reasons=reasons, method=chosen.name)
         learnt = bounded(learnt, limits.box)
-        return fit.with_fit(run, learnt, public, tv_errors, asked=shape.n_components)
+        asked = shape.n_components
+        if n_pub < tuning.FEWEST_ROWS * k:
+            # A component may stand for several, unless the count excludes another one.
+            asked = max(asked, len(learnt.weights) + 1)
+        return fit.with_fit(run, learnt, public, tv_errors, asked=asked)
 
 
 def _learn_without_public(
