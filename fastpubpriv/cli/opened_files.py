@@ -247,9 +247,9 @@ def require_agreement(settings: dict[str, Any]) -> None:
             "--person and --join-quoted-lines do not go together: save the private rows as .parquet"
         )
         refuse(person is not None, both)
-        derived = settings.get("where") is not None or settings.get("with_columns")
+        is_derived = settings.get("where") is not None or settings.get("with_columns")
         both = "--where and --with do not go together with --join-quoted-lines: save the private rows as .parquet"
-        refuse(derived, both)
+        refuse(is_derived, both)
     unnamed = "--person names a column, and .npy files have none: save a table"
     refuse(person is not None and not is_named, unnamed)
     if "keep" in settings:

@@ -204,7 +204,7 @@ class MeasuredFit:
     ) -> Reasons:
         """Return the reasons of a component with reasons `before` without the count, and `predicted` total variation error.
 
-        `missing`: fewer components than requested were found.
+        `missing`: fewer components than requested were found, or may have been.
         """
         if before not in ((), (Reason.WIDE,), (Reason.TIES,)):
             return before
@@ -221,11 +221,19 @@ class MeasuredFit:
         return before if before and explained else (word,)
 
     def all_reasons(
-        self, before: PartReasons, predicted: FloatArray | None = None, *, asked: int
+        self,
+        before: PartReasons,
+        predicted: FloatArray | None = None,
+        *,
+        asked: int,
+        may_be_merged: bool = False,
     ) -> PartReasons:
-        """Return `reasons` of all components, of which `asked` were requested."""
+        """Return `reasons` of all components, of which `asked` were requested.
+
+        `may_be_merged`: so few public rows gave the start that a component may stand for several.
+        """
         errors = np.zeros(len(before)) if predicted is None else predicted
-        missing = len(before) < asked
+        missing = may_be_merged or len(before) < asked
         return tuple(
             self.reasons(place, own, float(errors[place]), missing=missing)
             for place, own in enumerate(before)
@@ -368,20 +376,20 @@ def with_fit(
     predicted: FloatArray | None = None,
     *,
     asked: int,
+    may_be_merged: bool = False,
 ) -> MixtureResult:
-    """Return the result with the number of a count of its fit, and with the reasons that grade it.
+    """Return the result with the number of a count of its fit, and with the reasons that grade it, as of `MeasuredFit.all_reasons`.
 
     `predicted` (k,) are total variation errors, `asked` is the requested number of components.
     """
     at = GaussianMixture(result.weights, result.means, result.covariances)
     fit = measure(run, at, public=public)
     fields = {**run.fields(result.n_pub), **fit.fields}
-    return replace(
-        result,
-        part_reasons=fit.all_reasons(result.part_reasons, predicted, asked=asked),
-        diagnostics={**result.diagnostics, **fit.facts_in()},
-        **fields,
+    reasons = fit.all_reasons(
+        result.part_reasons, predicted, asked=asked, may_be_merged=may_be_merged
     )
+    diagnostics = {**result.diagnostics, **fit.facts_in()}
+    return replace(result, part_reasons=reasons, diagnostics=diagnostics, **fields)
 
 
 def count_draws(n_components: int) -> int:

@@ -182,6 +182,5 @@ def component_reasons(
     if learned.fit is None:
         return reasons
     wanted = len(means) if asked is None else asked
-    if learned.may_be_merged:
-        wanted = max(wanted, len(means) + 1)
-    return learned.fit.all_reasons(reasons, predicted, asked=wanted)
+    merged = learned.may_be_merged
+    return learned.fit.all_reasons(reasons, predicted, asked=wanted, may_be_merged=merged)

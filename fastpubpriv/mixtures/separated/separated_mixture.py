@@ -426,11 +426,8 @@ def _learn_rounds(
         reasons = soft_em.component_reasons(state, guarded=facts["guarded"])
         learnt = replace(learnt, part_reasons=reasons, method=chosen.name)
         learnt = bounded(learnt, limits.box)
-        asked = shape.n_components
-        if n_pub < tuning.FEWEST_ROWS * k:
-            # A component may stand for several, unless the count excludes another one.
-            asked = max(asked, len(learnt.weights) + 1)
-        return fit.with_fit(run, learnt, public, tv_errors, asked=asked)
+        merged = n_pub < tuning.FEWEST_ROWS * k
+        return fit.with_fit(run, learnt, public, tv_errors, asked=k, may_be_merged=merged)
 
 
 def _learn_without_public(
