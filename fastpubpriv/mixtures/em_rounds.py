@@ -27,6 +27,8 @@ from fastpubpriv.mechanisms.sums import SoftGrams, StatisticSum
 from fastpubpriv.mixtures import mixture_tuning as tuning
 from fastpubpriv.mixtures.gaussian_mixture import GaussianMixture
 from fastpubpriv.mixtures.separated.search_state import Clustering
+from fastpubpriv.privacy.spending import Spending
+from fastpubpriv.release.account import Account
 from fastpubpriv.results.public_draws import chi2_quantile
 from fastpubpriv.rowwise.row_maps import RowTree
 from fastpubpriv.session import Session
@@ -267,6 +269,30 @@ class Radii:
 def statistic_dim(components: int, dim: int, *, known_std: bool) -> int:
     """Return the length of a row's statistic."""
     return components * (1 + dim * (1 if known_std else 2))
+
+
+def lost_in_noise(weights: FloatArray, dim: int, n: int, n_pub: int, count_std: float) -> BoolArray:
+    """Return which components (k,) have too large errors of means or widths from noise and sampling; `count_std` is in rows."""
+    noise = count_std * Radii.of(dim, known_std=True).share / n
+    precision = 1.0 / (weights / n + noise**2) + n_pub / weights
+    return 1.0 / (weights * np.sqrt(precision)) > min(tuning.MOST_HIDDEN, math.sqrt(2.0 / dim))
+
+
+def check_axis_rounds(
+    account: Account, n: int, dim: int, components: int, *, known_std: bool, shares: list[Fraction]
+) -> None:
+    """Raise before the debit if an axis-aligned round with this number of components has no integer grid."""
+    width = statistic_dim(1, dim, known_std=known_std)
+    for share in shares:
+        account.spending.part(share).grid("parts", width, n, parts=components)
+
+
+def whole_noise(
+    dim: int, spending: Spending, *, known_std: bool = False, wider: float = 1.0
+) -> float:
+    """Return the standard deviation of the noise on a sum of statistics that costs the whole of a budget."""
+    radius = Radii.of(dim, known_std=known_std, wider=wider).total
+    return radius * spending.std("sum", statistic_dim(1, dim, known_std=known_std))
 
 
 def row_statistic(chunk: Any, at: GaussianMixture, radii: Radii) -> FloatArray:

@@ -254,6 +254,10 @@ LOG_DEVIATIONS = -3.0, 1.5  # least and largest log deviation along a direction
 WORTH_OF_COMPONENT = 3.0  # decrease of squares per parameter from which another component is kept
 MOST_WAVE_COMPONENTS = 12  # maximum number of components of a group that a sketch tells apart
 
+# Public rows per component below which private directions give a second start of "dp_em": with 2 (100 columns) total variation .12
+# for .52 to 1.0, with 4 (8 columns) .02 for .32, with 5 (20 columns) .04 for .04 to .37; with 8 it costs a fifth.
+NEAR_ROWS = 6
+
 # ---- The same for full covariances (`pytest tests/mixtures/test_without_public_rows.py`).
 # Misclassified rows of a cut, over the rows of the lighter side, up to which it makes groups: of modes 14 deviations apart.
 # Nearer ones are left to the sketch, by one Gram matrix of all rows. With .01 small groups have noisy matrices of their own: total

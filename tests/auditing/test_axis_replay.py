@@ -47,6 +47,7 @@ def runner(dim, budget, **options):
     )
 
 
+FEW_PUBLIC = np.random.default_rng(5).normal(size=(8, 7))
 WITHIN = {"bounds": (-1e6, 1e7)}
 RUNS = {
     "cells": (1, APPROX, {}),
@@ -78,6 +79,12 @@ RUNS = {
     "dp_em, zcdp": (2, ZCDP(0.125), {"with_public": True}),
     "dp_em, approx": (2, APPROX, {"with_public": True}),
     "dp_em, pure": (2, PureDP(1), {"with_public": True, "method": "dp_em"}),
+    "dp_em with few public rows": (7, ZCDP(20), {"x_pub": FEW_PUBLIC}),
+    "dp_em with few public rows, known variance": (
+        7,
+        ZCDP(20),
+        {"x_pub": FEW_PUBLIC, "variance": 4.0},
+    ),
     "dp_em, known variance": (2, ZCDP(0.125), {"with_public": True, "variance": 4.0}),
 }
 

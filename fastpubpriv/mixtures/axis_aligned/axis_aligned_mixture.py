@@ -224,7 +224,7 @@ def learn_axis_aligned_mixture(
     - "sketch": such blocks, or counts of cells, for the range; on the other rows counts, second moments of groups, and sums of
       bounded statistics;
     - "dp_em": public shares of the budget for sums of clipped statistics in each round, and for choices, or noisy scores, among
-      starts and rounds;
+      starts and rounds; with few public rows also second moments, and a sum of bounded statistics;
     - "list_decoding": stable histograms and one choice, on disjoint blocks of rows;
     - always a count of the fit, for a fiftieth of the budget (of an epsilon, a twentieth; in "list_decoding", of the block of
       the choice); "cells" reads the fit off its cells, and near public rows spends that part only where these cannot show it.
@@ -257,7 +257,9 @@ def learn_axis_aligned_mixture(
       20,000 rows, some may be missed, which the reasons say. With a delta `bounds` clip the means and do not
       replace the range stages; without one they are the range: at rho = 0.1 such components are within .012.
     - "dp_em", for several columns: EM started from the likeliest fit to the public rows, whose components may differ in scale by
-      any factor, and from their k-means groups; continued on public and private rows, for any budget.
+      any factor, and from their k-means groups; continued on public and private rows, for any budget. With fewer than six public
+      rows per component, and Gaussian noise that is not large, directions as of "sketch" take the place of the groups: with 8
+      public rows of four components in 100 columns total variation is .12, from public starts alone .5 to 1.
     - "list_decoding": the paper's algorithm with its constants, where it is feasible; `plan("axis_aligned_mixture", ...)` has
       numbers.
 

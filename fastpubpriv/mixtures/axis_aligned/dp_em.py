@@ -1,6 +1,7 @@
 """Expectation-maximization that starts from public rows and continues on private ones, in several columns.
 
-The rounds are those of `soft_em` with the diagonals of second moments. Finding the range of the data costs no budget.
+The rounds are those of `soft_em` with the diagonals of second moments. Public rows show the range of the data; where they are too
+few to show the components, directions that private rows show give another start (`private_start`).
 """
 
 from __future__ import annotations
@@ -8,14 +9,18 @@ from __future__ import annotations
 import math
 from fractions import Fraction
 
-import numpy as np
-
-from fastpubpriv._types import BoolArray, FloatArray
 from fastpubpriv.errors import warn
 from fastpubpriv.mixtures import mixture_tuning as tuning
-from fastpubpriv.mixtures.axis_aligned import axis_method
+from fastpubpriv.mixtures.axis_aligned import axis_method, private_start
 from fastpubpriv.mixtures.axis_aligned.axis_method import AxisMethod, LearnedMixture, Task
-from fastpubpriv.mixtures.em_rounds import Radii, StartState, public_errors, statistic_dim
+from fastpubpriv.mixtures.em_rounds import (
+    StartState,
+    check_axis_rounds,
+    lost_in_noise,
+    public_errors,
+    statistic_dim,
+    whole_noise,
+)
 from fastpubpriv.mixtures.fit import count_draws, gaussian_tv
 from fastpubpriv.mixtures.public_em import PublicFit, axis_aligned_start, grouped_fit, likeliest_fit
 from fastpubpriv.mixtures.separated.soft_em import (
@@ -26,31 +31,6 @@ from fastpubpriv.mixtures.separated.soft_em import (
 )
 from fastpubpriv.privacy import Budget
 from fastpubpriv.privacy.spending import Spending, spending_of
-from fastpubpriv.release.account import Account
-
-
-def lost_in_noise(weights: FloatArray, dim: int, n: int, n_pub: int, count_std: float) -> BoolArray:
-    """Return which components (k,) have too large errors of means or widths from noise and sampling; `count_std` is in rows."""
-    noise = count_std * Radii.of(dim, known_std=True).share / n
-    precision = 1.0 / (weights / n + noise**2) + n_pub / weights
-    return 1.0 / (weights * np.sqrt(precision)) > min(tuning.MOST_HIDDEN, math.sqrt(2.0 / dim))
-
-
-def check(
-    account: Account, n: int, dim: int, components: int, *, known_std: bool, shares: list[Fraction]
-) -> None:
-    """Raise before the debit if a round with this number of components has no integer grid."""
-    width = statistic_dim(1, dim, known_std=known_std)
-    for share in shares:
-        account.spending.part(share).grid("parts", width, n, parts=components)
-
-
-def whole_noise(
-    dim: int, spending: Spending, *, known_std: bool = False, wider: float = 1.0
-) -> float:
-    """Return the standard deviation of the noise on a sum of statistics that costs the whole of a budget."""
-    radius = Radii.of(dim, known_std=known_std, wider=wider).total
-    return radius * spending.std("sum", statistic_dim(1, dim, known_std=known_std))
 
 
 def plan_of(
@@ -60,9 +40,19 @@ def plan_of(
     spending: Spending,
     *,
     known_std: bool = False,
+    n_pub: int | None = None,
 ) -> EmRoundPlan:
-    """Plan the rounds by public numbers; k-means groups are a second start where races are cheap."""
+    """Plan the rounds by public numbers; k-means groups are a second start where races are cheap.
+
+    With `n_pub` public rows, directions that private rows show are the second start where these rows are few; their share is
+    `EmRoundPlan.search`.
+    """
     noise = whole_noise(dim, spending, known_std=known_std, wider=tuning.AXIS_EARLY_CLIP)
+    relative = noise * math.sqrt(2.0 * dim) * k / n
+    is_precise = spending.carries_trees and relative <= tuning.NOISY
+    search = Fraction(0)
+    if is_precise and n_pub is not None:
+        search = private_start.share_near_public(n_pub, dim, k)
     races = (
         spending.carries_trees
         and not known_std
@@ -70,11 +60,12 @@ def plan_of(
         and budget_noise(dim, k, n, spending) <= tuning.NOISY
     )
     return EmRoundPlan.of_noise(
-        noise * math.sqrt(2.0 * dim) * k / n,
-        2 if races else 1,
+        relative,
+        2 if races or search else 1,
         n=n,
         entries=2 * k * dim,
         spending=spending,
+        search=search,
         diagonal=True,
     )
 
@@ -98,8 +89,10 @@ def learn(task: Task) -> LearnedMixture:
     k = task.n_components
     known_std = task.known_std
     starts = [public_start(task, "public", likeliest_fit)]
-    plan = plan_of(dim, k, n, account.spending, known_std=known_std)
-    check(account, n, dim, k, known_std=known_std, shares=[plan.early, plan.last])
+    plan = plan_of(dim, k, n, account.spending, known_std=known_std, n_pub=len(public))
+    if plan.search:
+        private_start.check_near_public(account.spending, n, dim)
+    check_axis_rounds(account, n, dim, k, known_std=known_std, shares=[plan.early, plan.last])
     last = whole_noise(dim, account.spending.part(plan.last), known_std=known_std)
     if (predicted := k * math.sqrt(dim) * last / n) > 1.0:
         warn(
@@ -107,7 +100,10 @@ def learn(task: Task) -> LearnedMixture:
             "budget, more private rows, or fewer components or columns",
         )
     account.open()
-    if plan.starts > 1:
+    if plan.search:
+        at = private_start.start_near_public(task, public)
+        starts.append(StartState(name="private directions", at=at, known_std=known_std))
+    elif plan.starts > 1:
         starts.append(public_start(task, "public, k-means", grouped_fit))
     state, facts = run_rounds(run, public, plan, starts)
     at = state.at.normalized
@@ -125,7 +121,7 @@ def learn(task: Task) -> LearnedMixture:
 def most_draws(n: int, dim: int, components: int, *, known_std: bool) -> int:
     """Return the maximum noise draws of a run: rounds and the count."""
     rounds = MOST_ROUNDS * statistic_dim(components, dim, known_std=known_std)
-    return rounds + 16 + count_draws(components)
+    return rounds + 16 + private_start.draws_near_public(dim) + count_draws(components)
 
 
 def predict(
@@ -133,7 +129,7 @@ def predict(
 ) -> tuple[float, dict[str, float]]:
     """Return the expected l2 error of the mean of an average component, in its standard deviations, and comparisons."""
     spending = spending_of(budget, most_draws(n, dim, components, known_std=False))
-    plan = plan_of(dim, components, n, spending)
+    plan = plan_of(dim, components, n, spending, n_pub=n_pub)
     noise = whole_noise(dim, spending.part(plan.last))
     private = 1.0 / (components * n) + (noise / n) ** 2
     public = 1.0 / (components * n_pub) if n_pub else math.inf

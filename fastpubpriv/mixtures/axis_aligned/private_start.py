@@ -29,7 +29,6 @@ from fastpubpriv.mixtures.axis_aligned import (
     axis_method,
     bounded_range,
     column_modes,
-    dp_em,
     sketch,
 )
 from fastpubpriv.mixtures.axis_aligned.axis_method import AxisMethod, LearnedMixture, Task
@@ -94,7 +93,9 @@ class StartPlan:
         looks: Fraction,
     ) -> StartPlan:
         """Return the plan for n rows of `rest`."""
-        noise = dp_em.whole_noise(dim, spending, known_std=known_std, wider=tuning.AXIS_EARLY_CLIP)
+        noise = em_rounds.whole_noise(
+            dim, spending, known_std=known_std, wider=tuning.AXIS_EARLY_CLIP
+        )
         relative = noise * math.sqrt(2.0 * dim) * k / n
         return cls.of_noise(relative, spending, diagonal=True, looks=looks)
 
@@ -146,7 +147,7 @@ def most_draws(n: int, dim: int, n_components: int, *, known_std: bool) -> int:
 def check(task: Task, n_rest: int, plan: StartPlan) -> None:
     """Raise before the debit if a round has no noise grid or memory; warn if rows are too few, all by public numbers."""
     rounds = [tuning.START_SHARES.first, plan.early, plan.least_last, WHOLE]
-    check_round = partial(dp_em.check, known_std=task.known_std, shares=rounds)
+    check_round = partial(em_rounds.check_axis_rounds, known_std=task.known_std, shares=rounds)
     for parts in range(1, task.n_components + 1):
         check_round(task.run.account, n_rest, task.run.rows.dim, parts)
 
@@ -509,6 +510,49 @@ def count_of_fit(run: Session, columns: list[ColumnModes], at: GaussianMixture) 
     return replace(fit, graded=bool(smooth))
 
 
+# ---- A start near few public rows.
+
+
+def share_near_public(n_pub: int, dim: int, components: int) -> Fraction:
+    """Return the share of the budget for a start near public rows: 0 where these show the components, or columns are few."""
+    is_shown = n_pub >= tuning.NEAR_ROWS * components
+    if is_shown or components == 1 or dim <= tuning.FEW_COLUMNS:
+        return Fraction(0)
+    return tuning.START_SHARES.grams + tuning.START_SHARES.sketch
+
+
+def draws_near_public(dim: int) -> int:
+    """Return the number of noise draws of a start near public rows."""
+    return (dim + 1) ** 2 + longest_sketch(1)
+
+
+def check_near_public(spending: Spending, n: int, dim: int) -> None:
+    """Raise before the debit if a release of a start near public rows has no noise grid."""
+    costs = costs_of(spending)
+    costs["grams"].grid("shared", dim + 1, n, parts=1)
+    costs["sketch"].grid("sum", longest_sketch(1), n)
+
+
+def start_near_public(task: Task, public: FloatArray) -> GaussianMixture:
+    """Return the mixture along the directions that private rows show, in the frame of the public rows: one group of all rows."""
+    center = public.mean(axis=0)
+    deviations = public.std(axis=0)
+    deviations = np.where(deviations > 0.0, deviations, np.maximum(np.abs(center), 1.0))
+    columns = [one_mode(*moments) for moments in zip(center, deviations, strict=True)]
+    modes = [column.modes(None, 0.0) for column in columns]
+    groups = Groups(columns, [], np.zeros(1, dtype=np.int64), np.ones(1), [modes])
+    frames = Frames.of(groups, task.run.rows.n)
+    costs = costs_of(task.run.account.spending)
+    at = find_components(task, task.run, groups, frames, costs).at
+    return replace(at, scale=np.ones(at.means.shape)) if task.known_std else at
+
+
+def one_mode(mean: float, std: float) -> ColumnModes:
+    """Return a column of one mode."""
+    fit = GaussianMixture(np.ones((1, 1)), np.array([[mean]]), np.array([[std]]))
+    return ColumnModes(fit, cuts=np.zeros(0), confused=0.0)
+
+
 # ---- The whole call.
 
 
@@ -576,7 +620,7 @@ def learn(task: Task) -> LearnedMixture:
     at = state.at.normalized
     learned = LearnedMixture(at=at, diagnostics=facts)
     is_whole = all(column.is_known for column in columns)
-    low = dp_em.lost_in_noise(at.weights, dim, rest.n, 0, state.count_std)
+    low = em_rounds.lost_in_noise(at.weights, dim, rest.n, 0, state.count_std)
     fit = count_of_fit(run, columns, task.bounded(at))
     reason = None if is_whole else Reason.FALLBACK
     return replace(learned, reason=reason, low=low, fit=fit, predicted=gaussian_tv(*state.errors))
@@ -609,7 +653,7 @@ def predict(
     rest, looks = rows_of_rest(n, dim, components, budget, spending)
     rows = max(round(rest), 1)
     plan = StartPlan.of(rows, dim, components, spending, known_std=False, looks=looks)
-    noise = dp_em.whole_noise(dim, spending.part(plan.least_last)) / rest
+    noise = em_rounds.whole_noise(dim, spending.part(plan.least_last)) / rest
     error = components * math.sqrt(dim * (1.0 / (components * rest) + noise**2))
     return error, {"rows_of_rounds": rest, "without_privacy": math.sqrt(dim * components / n)}
 

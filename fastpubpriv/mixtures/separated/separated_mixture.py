@@ -21,7 +21,7 @@ from fastpubpriv.mixtures import fit
 from fastpubpriv.mixtures import mixture_tuning as tuning
 from fastpubpriv.mixtures.axis_aligned import bounded_range, dp_em
 from fastpubpriv.mixtures.axis_aligned.axis_method import Task
-from fastpubpriv.mixtures.em_rounds import StartState
+from fastpubpriv.mixtures.em_rounds import StartState, check_axis_rounds
 from fastpubpriv.mixtures.public_em import (
     column_variances,
     without_far,
@@ -373,7 +373,7 @@ def rounds_of(
             hidden = math.sqrt(2.0 * (max(excess, 0.0) + chance) / len(public))
             plan = dp_em.plan_of(dim, k, run.rows.n, run.account.spending)
             shares = [plan.early, plan.last]
-            dp_em.check(run.account, run.rows.n, dim, k, known_std=False, shares=shares)
+            check_axis_rounds(run.account, run.rows.n, dim, k, known_std=False, shares=shares)
             start = replace(starts[1], at=starts[1].at.axis_aligned)
             return plan, [start], hidden
     return plan, starts, 0.0

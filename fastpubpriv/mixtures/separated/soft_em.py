@@ -23,7 +23,7 @@ from fastpubpriv.mechanisms.selection import HypothesisChoice, NoisyScores
 from fastpubpriv.mixtures import fit
 from fastpubpriv.mixtures import mixture_tuning as tuning
 from fastpubpriv.mixtures.em_rounds import LAST, RowClip, StartState, advance, public_errors
-from fastpubpriv.mixtures.gaussian_mixture import GaussianMixture, stacked
+from fastpubpriv.mixtures.gaussian_mixture import GaussianMixture, joined
 from fastpubpriv.mixtures.public_em import (
     ComponentShape,
     grouped_fit,
@@ -303,7 +303,7 @@ def choose_start(
     """Choose privately the state with the largest clipped log density at the private rows, for a share of the budget."""
     if len(states) == 1:
         return states[0]
-    listed = stacked([state.at for state in states]).hypotheses
+    listed = joined([state.at[None] for state in states]).hypotheses
     evaluation = LogRatios.prepare(listed, clip=tuning.CLIP_NATS)
     # An account that adds up the costs of Gaussian noise cannot charge a selection in epsilon.
     pick = run.account.spending.by_tail(least_score, select_start)
