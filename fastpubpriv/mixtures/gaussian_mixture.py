@@ -139,17 +139,8 @@ class GaussianMixture:
         return bounded if self.is_full else bounded.axis_aligned
 
 
-def stacked(mixtures: Sequence[GaussianMixture]) -> GaussianMixture:
-    """Return a batch of mixtures with the same number of components."""
-    return GaussianMixture(
-        np.stack([each.weights for each in mixtures]),
-        np.stack([each.means for each in mixtures]),
-        np.stack([each.scale for each in mixtures]),
-    )
-
-
 def joined(batches: Sequence[GaussianMixture]) -> GaussianMixture:
-    """Return one batch of axis-aligned mixtures; those with fewer components are padded with empty ones."""
+    """Return one batch of mixtures; those with fewer components are padded with empty ones."""
     most = max(batch.weights.shape[1] for batch in batches)
 
     def wide(name: str, mode: Any) -> FloatArray:
