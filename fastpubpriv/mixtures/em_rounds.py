@@ -48,8 +48,6 @@ class StartState:
     known_std: bool = False  # whether axis-aligned components have deviations of one
     rounds: int = 0
     clustering: Clustering | None = None
-    # Squared clip radius of a first round by labels, over that of the last round.
-    labeled_clip: float = tuning.LABELED_CLIP
     # (k,) relative Frobenius noise of covariances
     noise: FloatArray = field(default_factory=lambda: np.zeros(0))
     # noisy row counts of the last round
@@ -144,7 +142,7 @@ def full_e_step(
     k = len(at.weights)
     wider = tuning.EARLY_CLIP if state.rounds < tuning.EARLY_ROUNDS and name != LAST else 1.0
     labels = None if name == LAST else state.labels
-    clip = RowClip.of(at.dim, wider if labels is None else state.labeled_clip)
+    clip = RowClip.of(at.dim, wider)
     rows_of = partial(rows_in_steps, table=at.table, clip=clip, labels=labels)
     released = run.release(
         SoftGrams(

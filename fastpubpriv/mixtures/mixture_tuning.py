@@ -96,9 +96,7 @@ CHOICE_STDS = 100.0
 
 # ---- A round.
 INSIDE = 0.95  # share of a component's rows within the clip radius
-# Squared clip radius of early rounds, and of a first round by labels, over that of the last round.
-EARLY_CLIP = 1.6
-LABELED_CLIP = 4.0
+EARLY_CLIP = 1.6  # squared clip radius of early rounds, over that of the last round
 # of the clip radius itself, in early axis-aligned rounds
 AXIS_EARLY_CLIP = 1.25
 LIFT = 0.35  # squared constant coordinate of a lifted row, over the squared clip radius

@@ -278,10 +278,7 @@ def start_of_search(
     tree_assign(public, clustering.tree.routes(clustering.leaves), labels)
     with np.errstate(all="ignore"):  # values of any magnitude
         at = labeled_fit(public, labels, len(clustering.leaves), ComponentShape.FULL)
-    # A wide clip radius for components whose shape is wrong is worth its noise only where that is small.
-    clip = tuning.EARLY_CLIP if plan.noisy else tuning.LABELED_CLIP
-    start = public_start(method.name, at, public)
-    return replace(start, clustering=clustering, labeled_clip=clip)
+    return replace(public_start(method.name, at, public), clustering=clustering)
 
 
 def least_score(run: Session, evaluation: LogRatios, size: int, name: str, cost: Fraction) -> int:
