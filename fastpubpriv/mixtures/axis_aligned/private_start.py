@@ -589,6 +589,44 @@ def release_range(task: Task, search: HistogramRange | BoundedRange) -> list[Col
     return search.release_edges(task.run, task.n_components, CellSize(fewest, tuning.COLUMN_CELLS))
 
 
+class FoundColumns(NamedTuple):
+    """The run on `rest`, what its releases may cost, and the fit of each column, with which every private start begins."""
+
+    run: Session
+    costs: dict[str, Spending]
+    columns: list[ColumnModes]
+
+    @property
+    def are_empty(self) -> bool:
+        """Whether no column shows any value."""
+        return not any(column.fit.size for column in self.columns)
+
+    @property
+    def tied(self) -> list[float]:
+        """Share of ties of each column."""
+        return [column.tied for column in self.columns]
+
+    @property
+    def steps(self) -> list[float]:
+        """Step between the values of each column."""
+        return [column.step for column in self.columns]
+
+
+def find_columns(task: Task, search: HistogramRange | BoundedRange) -> FoundColumns:
+    """Release the range and the cells of the columns."""
+    ranges = release_range(task, search)
+    run = search.on_rest(task.run)
+    costs = costs_of(run.account.spending)
+    return FoundColumns(run, costs, column_modes.marginals(task, run, ranges, costs["cells"]))
+
+
+def find_groups(task: Task, found: FoundColumns) -> Groups:
+    """Release combinations and matching modes; return the groups of rows that single columns separate."""
+    costs = found.costs
+    of_groups = costs["combinations"], costs["matching"]
+    return column_modes.find_groups(task, found.run, found.columns, *of_groups)
+
+
 def learn(task: Task) -> LearnedMixture:
     """Run all stages."""
     account = task.run.account
@@ -601,27 +639,25 @@ def learn(task: Task) -> LearnedMixture:
     check(task, rest.n, plan)
     check_start(task, search, plan)
     account.open()
-    ranges = release_range(task, search)
-    run = search.on_rest(task.run)
-    costs = costs_of(account.spending)
-    columns = column_modes.marginals(task, run, ranges, costs["cells"])
-    if not any(column.fit.size for column in columns):
+    found = find_columns(task, search)
+    run = found.run
+    if found.are_empty:
         nothing = axis_method.nothing_found(dim, {"anchors": []})
         return axis_method.measured(task, nothing, run)
-    groups = column_modes.find_groups(task, run, columns, costs["combinations"], costs["matching"])
+    groups = find_groups(task, found)
     frames = Frames.of(groups, rest.n)
-    start = find_components(task, run, groups, frames, costs)
+    start = find_components(task, run, groups, frames, found.costs)
     state = run_rounds(task, run, start.at, plan)
     facts: dict[str, Any] = {"anchors": groups.chosen, "groups": groups.size}
     facts["directions"] = start.directions
     facts["rounds"] = state.rounds
-    facts["tied_share"] = [column.tied for column in columns]
-    facts["step"] = [column.step for column in columns]
+    facts["tied_share"] = found.tied
+    facts["step"] = found.steps
     at = state.at.normalized
     learned = LearnedMixture(at=at, diagnostics=facts)
-    is_whole = all(column.is_known for column in columns)
+    is_whole = all(column.is_known for column in found.columns)
     low = em_rounds.lost_in_noise(at.weights, dim, rest.n, 0, state.count_std)
-    fit = count_of_fit(run, columns, task.bounded(at))
+    fit = count_of_fit(run, found.columns, task.bounded(at))
     reason = None if is_whole else Reason.FALLBACK
     return replace(learned, reason=reason, low=low, fit=fit, predicted=gaussian_tv(*state.errors))
 

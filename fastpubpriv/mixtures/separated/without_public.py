@@ -25,11 +25,11 @@ from fastpubpriv.estimators.linalg import spectrum
 from fastpubpriv.gaussians.structures import Prediction
 from fastpubpriv.mixtures import em_rounds
 from fastpubpriv.mixtures import mixture_tuning as tuning
-from fastpubpriv.mixtures.axis_aligned import axis_method, column_modes, private_start
+from fastpubpriv.mixtures.axis_aligned import axis_method, private_start
 from fastpubpriv.mixtures.axis_aligned.axis_method import LearnedMixture, Task
 from fastpubpriv.mixtures.axis_aligned.column_modes import ColumnModes, Groups
 from fastpubpriv.mixtures.axis_aligned.places import BoundedRange, HistogramRange
-from fastpubpriv.mixtures.axis_aligned.private_start import Frames, Start, StartPlan
+from fastpubpriv.mixtures.axis_aligned.private_start import FoundColumns, Frames, Start, StartPlan
 from fastpubpriv.mixtures.axis_aligned.sketch import Projection
 from fastpubpriv.mixtures.em_rounds import RoundMoments, StartState
 from fastpubpriv.mixtures.fit import MeasuredFit, gaussian_tv
@@ -231,35 +231,31 @@ def learn(task: Task, plan: PrivatePlan) -> Found:
     """Run all stages, after the debit."""
     rest = plan.rest
     dim = rest.dim
-    ranges = private_start.release_range(task, plan.search)
-    run = plan.search.on_rest(task.run)
-    costs = private_start.costs_of(run.account.spending)
-    columns = column_modes.marginals(task, run, ranges, costs["cells"])
-    facts: dict[str, Any] = {"tied_share": [column.tied for column in columns]}
-    steps = [column.step for column in columns]
-    facts["step"] = [each if math.isfinite(each) else None for each in steps]
-    if not any(column.fit.size for column in columns):
-        return nothing(run, columns, facts)
-    columns = with_clean_cuts(columns)
-    groups = column_modes.find_groups(task, run, columns, costs["combinations"], costs["matching"])
+    found = private_start.find_columns(task, plan.search)
+    run = found.run
+    steps = [each if math.isfinite(each) else None for each in found.steps]
+    facts: dict[str, Any] = {"tied_share": found.tied, "step": steps}
+    if found.are_empty:
+        return nothing(run, found.columns, facts)
+    found = found._replace(columns=with_clean_cuts(found.columns))
+    groups = private_start.find_groups(task, found)
     frames = Frames.of(groups, rest.n)
-    start = find_mixture(task, run, groups, frames, costs)
+    start = find_mixture(task, run, groups, frames, found.costs)
     facts |= {"anchors": groups.chosen, "groups": groups.size, "directions": start.directions}
     nobody = np.zeros((0, dim))
     one_round: Callable[..., StartState] = partial(em_rounds.advance, run, nobody)
     state = StartState(name="sketch", at=start.at)
     state = private_start.rounds_from(run, state, one_round, plan.shares)
     state = soft_em.without_noise_correlations(state)
-    return judged(task, run, state, columns, facts)
+    return judged(task, found, state, facts)
 
 
-def judged(
-    task: Task, run: Session, state: StartState, columns: list[ColumnModes], facts: dict[str, Any]
-) -> Found:
+def judged(task: Task, found: FoundColumns, state: StartState, facts: dict[str, Any]) -> Found:
     """Release the count of the fit; return the state with its reasons."""
     at = state.at
+    columns = found.columns
     # as the caller gets them
-    fit = private_start.count_of_fit(run, columns, at.within(task.box))
+    fit = private_start.count_of_fit(found.run, columns, at.within(task.box))
     is_whole = all(column.is_known for column in columns)
     predicted = gaussian_tv(*state.errors)
     # a mean may be off by a deviation
@@ -267,9 +263,8 @@ def judged(
     reason = None if is_whole else Reason.FALLBACK
     learned = LearnedMixture(at=at, reason=reason)
     learned = replace(learned, low=lost, predicted=predicted, fit=fit)
-    tied = [column.tied for column in columns]
-    steps = [column.step for column in columns]
-    reasons = axis_method.component_reasons(learned, tied, steps, asked=task.n_components)
+    asked = task.n_components
+    reasons = axis_method.component_reasons(learned, found.tied, found.steps, asked=asked)
     if not fit.graded:  # values of all columns are rounded: nothing tells whether the answer fits
         reasons = tuple(own or (Reason.TIES,) for own in reasons)
     return Found(state, reasons, predicted, facts | fit.facts_in(), fit)
