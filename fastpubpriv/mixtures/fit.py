@@ -233,7 +233,9 @@ class MeasuredFit:
         `may_be_merged`: so few public rows gave the start that a component may stand for several.
         """
         errors = np.zeros(len(before)) if predicted is None else predicted
-        missing = may_be_merged or len(before) < asked
+        # Where noise hides a component, another one may stand for its rows.
+        resolved = [own for own in before if Reason.UNRESOLVED not in own]
+        missing = may_be_merged or len(resolved) < asked
         return tuple(
             self.reasons(place, own, float(errors[place]), missing=missing)
             for place, own in enumerate(before)

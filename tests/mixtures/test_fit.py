@@ -353,6 +353,9 @@ def test_fewer_components_need_a_count_that_excludes_another_one():
     assert far.all_reasons(((),), asked=1) == ((),)
     assert far.all_reasons(((),), asked=2) == (("few_rows",),)
     assert replace(far, graded=False).all_reasons(((),), asked=2) == ((),)
+    # one that noise hides counts as missing
+    hidden = replace(far, gaps=np.zeros(2), nulls=np.zeros(2), outer=np.zeros(2))
+    assert hidden.all_reasons(((), ("unresolved",)), asked=2)[0] == ("few_rows",)
 
 
 def test_rounded_values_have_a_number_and_no_word():
