@@ -106,7 +106,7 @@ def boolean(name: str, value: object) -> bool:
 
 def finite_vector(name: str, value: object, dim: int) -> FloatArray:
     """Return a vector of `dim` finite numbers as a contiguous float64 copy, else raise InputError."""
-    vector = _real_array(name, value, f"a vector of {dim} numbers")
+    vector = real_array(name, value, f"a vector of {dim} numbers")
     if vector.shape != (dim,):
         raise InputError(f"{name} must be a vector of {dim} numbers, got shape {vector.shape}")
     if not np.isfinite(vector).all():
@@ -124,7 +124,7 @@ def column_bounds(
     if not isinstance(value, list | tuple) or len(value) != 2:
         raise InputError("bounds must be a pair (lowest, highest) of numbers or vectors, or None")
     low, high = (
-        _real_array("bounds", end, f"numbers, or vectors with {dim} of them") for end in value
+        real_array("bounds", end, f"numbers, or vectors with {dim} of them") for end in value
     )
     if not all(end.shape in ((), (dim,)) for end in (low, high)):
         raise InputError(
@@ -142,7 +142,7 @@ def column_bounds(
 def symmetric_positive_definite(name: str, matrix: object, dim: int) -> FloatArray:
     """Return the lower Cholesky factor (dim, dim) of a symmetric positive definite matrix, else raise InputError."""
     # Symmetric means up to rounding (1e-8 of the largest entry): the symmetric part is used. Definite means to working precision.
-    array = _real_array(name, matrix, f"a matrix of shape ({dim}, {dim})")
+    array = real_array(name, matrix, f"a matrix of shape ({dim}, {dim})")
     if array.shape != (dim, dim):
         raise InputError(
             f"{name} must be a matrix of shape ({dim}, {dim}), got shape {array.shape}"
@@ -266,7 +266,7 @@ def _index(name: str, value: object) -> int:
     raise InputError(f"{name} must be a whole number (int), got {_shown(value)}")
 
 
-def _real_array(name: str, value: object, wanted: str) -> FloatArray:
+def real_array(name: str, value: object, wanted: str) -> FloatArray:
     """Return a float64 copy in C order of an array-like of real numbers, else raise InputError."""
     try:
         array = np.array(value)

@@ -8,17 +8,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from functools import partial
 from typing import Any
 
 import numpy as np
 
 from fastpubpriv._types import FloatArray, IntArray
 from fastpubpriv.kernels.rows import Codes, group_moments, moment_sums
-from fastpubpriv.mechanisms.sums import ArrayQuery, Measurement
+from fastpubpriv.mechanisms.sums import ArrayQuery, Measurement, release_query
 from fastpubpriv.privacy import Event
 from fastpubpriv.release.account import Account
-from fastpubpriv.release.release import release
 from fastpubpriv.sources import Executor, Rows
 from fastpubpriv.sources.row_types import Chunk
 
@@ -127,9 +125,8 @@ class GroupMoments(Measurement[Fraction, MomentsReleased]):
         groups, columns = self.middle.shape
         grid = account.spend(cost).group_grid(groups, columns, rows.n)
         bound = grid.bound
-        shape = (grid.sums, columns, groups)
-        moments = GroupMomentsQuery(
-            shape=shape,
+        query = GroupMomentsQuery(
+            shape=(grid.sums, columns, groups),
             codes=self.codes,
             middle=self.middle,
             half=self.half,
@@ -138,9 +135,8 @@ class GroupMoments(Measurement[Fraction, MomentsReleased]):
             weight=grid.weight,
             row_cost=2 * columns if self.codes is None else 4 * (columns + 1),
         )
-        query = partial(executor.run, moments, rows)
-        value = release(
-            account, name=name, query=query, shape=shape, event=grid.event, unit=1.0 / bound
+        value = release_query(
+            account, query, rows, executor, name=name, event=grid.event, unit=1.0 / bound
         )
         stretch = bound / grid.weight
         return MomentsReleased(

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from fastpubpriv import validation
 from fastpubpriv._types import BoolArray, FloatArray, IntArray
 from fastpubpriv.errors import InputError
 from fastpubpriv.privacy import SelectionEvent
@@ -87,10 +88,9 @@ class Hypotheses:
         InputError
             Inconsistent shapes, or finite weights that are negative or do not sum to 1.
         """
-        weights, means, spreads = (
-            _numbers(name, value)
-            for name, value in (("weights", weights), ("means", means), ("spreads", spreads))
-        )
+        weights = validation.real_array("weights of hypotheses", weights, "an array")
+        means = validation.real_array("means of hypotheses", means, "an array")
+        spreads = validation.real_array("spreads of hypotheses", spreads, "an array")
         if (
             weights.ndim != 2
             or means.ndim != 3
@@ -236,17 +236,6 @@ class Hypotheses:
                 log_det = float(np.linalg.slogdet(spread)[1])
             joint[:, c] = -0.5 * (distance + log_det + self.dim * np.log(2.0 * np.pi))
         return np.asarray(logsumexp(joint, axis=1, b=self.weights[chosen]))
-
-
-def _numbers(name: str, value: Any) -> FloatArray:
-    try:
-        array = np.asarray(value)
-    except ValueError:
-        array = np.empty(0, dtype=object)
-    if array.dtype.kind not in "iuf":
-        raise InputError(f"{name} of hypotheses must be an array of real numbers")
-    with np.errstate(all="ignore"):
-        return np.array(array, dtype=np.float64, order="C")
 
 
 def _usable(means: FloatArray, spreads: FloatArray) -> BoolArray:

@@ -12,7 +12,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -21,18 +20,18 @@ from fastpubpriv._types import FloatArray
 from fastpubpriv.errors import InputError
 from fastpubpriv.kernels import tree as kernels
 from fastpubpriv.mechanisms.sums import (
-    AffineMap,
     ArrayQuery,
     Measurement,
     NoiseEvent,
     Released,
     gram_cost,
+    release_query,
     symmetrized,
 )
 from fastpubpriv.privacy import Event
-from fastpubpriv.release.release import release
+from fastpubpriv.privacy.calibration import Grid
 from fastpubpriv.release.transcript import BudgetAccount
-from fastpubpriv.rowwise.row_maps import RowMap, RowTree
+from fastpubpriv.rowwise.row_maps import AffineMap, RowMap, RowTree
 from fastpubpriv.sources import Executor, Rows
 from fastpubpriv.sources.row_types import Chunk
 
@@ -115,38 +114,56 @@ class LeafCounts(Measurement[Fraction, LeavesReleased]):
         lineage = self.routes.lineage
         grid = account.spend(cost).cluster_grid("count", 1, rows.n, clusters=k, lineage=lineage)
         query = LeafQuery(shape=(k,), scale=grid.quant_bound, row_cost=work, routes=self.routes)
-        ask = partial(executor.run, query, rows)
         unit = 1.0 / grid.quant_bound
-        value = release(account, name=name, query=ask, shape=(k,), event=grid.event, unit=unit)
+        value = release_query(
+            account, query, rows, executor, name=name, event=grid.event, unit=unit
+        )
         std = grid.event.noise_std * unit
         answers = [Released(value=count, noise_std=std, event=grid.event) for count in value]
         return LeavesReleased(answers=answers, event=grid.event)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class LeafSecondMoments(Measurement[Fraction, LeavesReleased]):
-    """Release for each leaf the sum of y y^T over its rows, mapped to y by the leaf's map and clipped to `radii[leaf]`, (D, D)."""
+class _LeafMoments(Measurement[Fraction, LeavesReleased]):
+    """Base of what is released of each leaf's rows under the leaf's own map."""
 
-    # Noise as in `SecondMoment`. Squared l2 sensitivity 2 Q^4, whether the replaced row stays or moves; of the triangles in l1
-    # isqrt(D (D + 3) / 2 Q^4) for a row that stays and 2 floor((D + 1) Q^2 / 2) for one that moves.
     routes: RowTree
     affines: Sequence[AffineMap]
     radii: Sequence[float]
 
+    def leaves_and_columns(self) -> tuple[int, int]:
+        """Return the number of leaves and of columns of their maps; InputError unless there is one map and one radius for each."""
+        k = self.routes.n_labels
+        sizes = {affine.out_dim for affine in self.affines}
+        if len(self.affines) != k or len(self.radii) != k or len(sizes) != 1:
+            raise InputError(
+                f"{k} leaves need one map and one radius each, and maps with the same number of columns"
+            )
+        return k, sizes.pop()
+
+    def maps_on(self, grid: Grid) -> tuple[RowMap, ...]:
+        """Return the map of each leaf into integers, clipped to the leaf's radius."""
+        pairs = zip(self.affines, self.radii, strict=True)
+        return tuple(affine.on_grid(grid, radius) for affine, radius in pairs)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class LeafSecondMoments(_LeafMoments):
+    """Release for each leaf the sum of y y^T over its rows, mapped to y by the leaf's map and clipped to `radii[leaf]`, (D, D)."""
+
+    # Noise as in `SecondMoment`. Squared l2 sensitivity 2 Q^4, whether the replaced row stays or moves; of the triangles in l1
+    # isqrt(D (D + 3) / 2 Q^4) for a row that stays and 2 floor((D + 1) Q^2 / 2) for one that moves.
     def release(
         self, account: BudgetAccount, rows: Rows, executor: Executor, *, name: str, cost: Fraction
     ) -> LeavesReleased:
         """Charge `cost`, run the pass and add noise."""
-        k, dim = _check(self.routes, self.affines, self.radii)
+        k, dim = self.leaves_and_columns()
         spending = account.spend(cost)
         lineage = self.routes.lineage
         grid = spending.cluster_grid("moment", dim, rows.n, clusters=k, lineage=lineage)
-        maps = tuple(
-            affine.on_grid(grid, radius)
-            for affine, radius in zip(self.affines, self.radii, strict=True)
-        )
         shape = spending.moment_shape(dim, k)
         work = max(self.routes.dim, gram_cost(dim)) + routing_cost(self.routes)
+        maps = self.maps_on(grid)
         query = LeafQuery(
             shape=shape,
             lower=(k, dim, dim),
@@ -155,8 +172,7 @@ class LeafSecondMoments(Measurement[Fraction, LeavesReleased]):
             maps=maps,
             squares=True,
         )
-        ask = partial(executor.run, query, rows)
-        value = release(account, name=name, query=ask, shape=shape, event=grid.event, unit=1.0)
+        value = release_query(account, query, rows, executor, name=name, event=grid.event)
         square = symmetrized(value, triangle=grid.event.triangle)
         units = np.array([grid.step(radius) for radius in self.radii]) ** 2
         return LeavesReleased.of(
@@ -165,29 +181,20 @@ class LeafSecondMoments(Measurement[Fraction, LeavesReleased]):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class LeafSums(Measurement[Fraction, LeavesReleased]):
+class LeafSums(_LeafMoments):
     """Release for each leaf the sum of its rows under the leaf's own map, each clipped to norm `radii[leaf]`, (k, D)."""
 
     # A row that stays changes its leaf's vector by at most 2 Q; one that moves, two vectors by at most Q each.
-    routes: RowTree
-    affines: Sequence[AffineMap]
-    radii: Sequence[float]
-
     def release(
         self, account: BudgetAccount, rows: Rows, executor: Executor, *, name: str, cost: Fraction
     ) -> LeavesReleased:
         """Charge `cost`, run the pass and add noise."""
-        k, dim = shape = _check(self.routes, self.affines, self.radii)
+        k, dim = shape = self.leaves_and_columns()
         lineage = self.routes.lineage
         grid = account.spend(cost).cluster_grid("sum", dim, rows.n, clusters=k, lineage=lineage)
-        maps = tuple(
-            affine.on_grid(grid, radius)
-            for affine, radius in zip(self.affines, self.radii, strict=True)
-        )
         work = max(self.routes.dim, dim) + routing_cost(self.routes)
-        query = LeafQuery(shape=shape, row_cost=work, routes=self.routes, maps=maps)
-        ask = partial(executor.run, query, rows)
-        value = release(account, name=name, query=ask, shape=shape, event=grid.event, unit=1.0)
+        query = LeafQuery(shape=shape, row_cost=work, routes=self.routes, maps=self.maps_on(grid))
+        value = release_query(account, query, rows, executor, name=name, event=grid.event)
         return LeavesReleased.of(value, [grid.step(radius) for radius in self.radii], grid.event)
 
 
@@ -202,16 +209,3 @@ def routing_cost(routes: RowTree) -> int:
         default=0,
     )
     return routes.dim + widest // 10
-
-
-def _check(
-    routes: RowTree, affines: Sequence[AffineMap], radii: Sequence[float]
-) -> tuple[int, int]:
-    """Return the number of leaves and of columns of their maps; InputError unless the arguments match."""
-    k = routes.n_labels
-    sizes = {affine.out_dim for affine in affines}
-    if len(affines) != k or len(radii) != k or len(sizes) != 1:
-        raise InputError(
-            f"{k} leaves need one map and one radius each, and maps with the same number of columns"
-        )
-    return k, sizes.pop()

@@ -76,6 +76,21 @@ Price = TypeVar("Price", contravariant=True)
 Answer = TypeVar("Answer", bound=Recorded, covariant=True)
 
 
+def release_query(
+    account: BudgetAccount,
+    query: ArrayQuery,
+    rows: Rows,
+    executor: Executor,
+    *,
+    name: str,
+    event: Event,
+    unit: float = 1.0,
+) -> FloatArray:
+    """Return the noisy answer of a query in units of `unit`: charge the event, run the pass, add noise (see `release`)."""
+    ask = partial(executor.run, query, rows)
+    return release(account, name=name, query=ask, shape=query.shape, event=event, unit=unit)
+
+
 class Measurement(abc.ABC, Generic[Price, Answer]):
     """One release from the rows: it chooses grid and event for an account and a cost, runs the query, and interprets the answer.
 
@@ -143,9 +158,8 @@ class NoisyMeasurement(Measurement[Fraction | Spending, Released]):
     ) -> Released:
         """Charge `cost`, run the pass and add noise."""
         query, event, unit = self.priced_query(account.spend(cost), rows.n)
-        ask = partial(executor.run, query, rows)
         return self.interpreted(
-            release(account, name=name, query=ask, shape=query.shape, event=event, unit=unit),
+            release_query(account, query, rows, executor, name=name, event=event, unit=unit),
             event,
             unit,
         )
@@ -370,8 +384,7 @@ class WithCompleteRows(Measurement[Fraction, Released]):
             row_cost=query.row_cost,
         )
         joint = type(event)(event.worst, event.log2_scale, sums + 1)
-        ask = partial(executor.run, both, rows)
-        noisy = release(account, name=name, query=ask, shape=both.shape, event=joint, unit=unit)
+        noisy = release_query(account, both, rows, executor, name=name, event=joint, unit=unit)
         answer = self.total.interpreted(noisy[:-1].reshape(query.shape), event, unit)
         complete = float(noisy[-1]) / unit / times
         return replace(answer, event=joint, complete=complete, complete_std=event.noise_std / times)
@@ -500,8 +513,7 @@ class RadialPieces(Measurement[Fraction, Released]):
         )
         worst = 2 * grid.event.worst + 2 * (times * bound**2) ** 2 + counted.counts_add(scale)
         event = type(grid.event)(worst, grid.log2_scale, query.shape[0])
-        ask = partial(executor.run, query, rows)
-        noisy = release(account, name=name, query=ask, shape=query.shape, event=event, unit=1.0)
+        noisy = release_query(account, query, rows, executor, name=name, event=event)
         counts, sums, squares = np.split(noisy, [cells, cells + 2 * dim])
         moment = None
         std = event.noise_std * unit
@@ -605,8 +617,7 @@ class CountedMoment(Measurement[Fraction, Released]):
         )
         worst = event.worst + counted.counts_add(scale)
         joint = type(event)(worst, event.log2_scale, draws)
-        ask = partial(executor.run, query, rows)
-        noisy = release(account, name=name, query=ask, shape=query.shape, event=joint, unit=1.0)
+        noisy = release_query(account, query, rows, executor, name=name, event=joint)
         moment = self.moment.interpreted(noisy[cells:].reshape(gram.shape) * unit, event, unit)
         return Released(
             value=noisy[:cells] / scale, moment=moment, event=joint, noise_std=moment.noise_std

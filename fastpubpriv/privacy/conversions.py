@@ -79,6 +79,18 @@ def _up(value: float) -> float:
     return math.nextafter(value * (1 + _MARGIN), math.inf)
 
 
+def _sum_up(terms: tuple[float, ...]) -> float:
+    """Return the sum of the terms, rounded up by more than their rounding errors."""
+    return math.fsum(terms) + _MARGIN * math.fsum(map(abs, terms))
+
+
+def _delta_of_log(log_delta: float) -> float:
+    """Return the delta of this logarithm, rounded up and at most 1."""
+    if log_delta <= -708:
+        return _FLOAT_TINY
+    return min(1.0, max(_up(math.exp(log_delta)), _FLOAT_TINY))
+
+
 def largest(keeps: Callable[[float], bool], low: float, high: float) -> float:
     """Bisect for the largest x in [low, high] with keeps(x); assume keeps(low). Return the end that satisfies `keeps`."""
     return high if keeps(high) else _narrowed(keeps, low, high)[0]
@@ -146,7 +158,7 @@ def gdp_delta(epsilon: Number, mu: Number) -> float:
     else:
         first = float(log_ndtr(-x))
         value = first + math.log1p(-math.exp(log_density + math.log(_mills(x + m)) - first))
-    return min(1.0, max(_up(math.exp(value)), _FLOAT_TINY)) if value > -708 else _FLOAT_TINY
+    return _delta_of_log(value)
 
 
 def gdp_epsilon(delta: Number, mu: Number) -> float:
@@ -235,8 +247,7 @@ def zcdp_delta(epsilon: Number, rho: Number) -> float:
     # The derivative in s, (1 + 2s) rho - epsilon - log1p(1/s), increases.
     s = smallest(lambda s: (1 + 2 * s) * r - e - math.log1p(1 / s) > 0, 1e-300, 1e300)
     terms = (s * ((1 + s) * r), -s * e, -s * math.log1p(1 / s), -math.log1p(s))
-    value = math.fsum(terms) + _MARGIN * math.fsum(map(abs, terms))
-    return min(1.0, max(_up(math.exp(value)), _FLOAT_TINY)) if value > -708 else _FLOAT_TINY
+    return _delta_of_log(_sum_up(terms))
 
 
 def zcdp_epsilon(delta: Number, rho: Number) -> float:
@@ -259,9 +270,7 @@ def zcdp_epsilon(delta: Number, rho: Number) -> float:
     # log1p(s).
     s = smallest(lambda s: r * s * s - log_inverse + math.log1p(s) > 0, 1e-300, 1e140)
     terms = ((1 + s) * r, log_inverse / s, -math.log1p(s) / s, -math.log1p(1 / s))
-    return max(
-        0.0, math.nextafter(math.fsum(terms) + _MARGIN * math.fsum(map(abs, terms)), math.inf)
-    )
+    return max(0.0, math.nextafter(_sum_up(terms), math.inf))
 
 
 def zcdp_rho(epsilon: Number, delta: Number) -> float:
