@@ -1,13 +1,14 @@
 """Estimators for scikit-learn's pipelines (`pip install fastpubpriv[sklearn]`)."""
 
-from fastpubpriv.sklearn.adapters import (
+from fastpubpriv.sklearn.gaussian_estimators import (
     PublicPrivateGaussian,
     PublicPrivateGaussianMixture,
-    PublicPrivateScaler,
+)
+from fastpubpriv.sklearn.regressions import (
     SemiPrivateLinearRegression,
     SemiPrivateLogisticRegression,
-    SemiPrivatePCA,
 )
+from fastpubpriv.sklearn.transformers import PublicPrivateScaler, SemiPrivatePCA
 
 __all__ = [
     "PublicPrivateGaussian",

@@ -76,7 +76,7 @@ READERS = {
     # Rows to predict for: nothing is released from them.
     "fastpubpriv.cli.training_commands.predict",
     "fastpubpriv.results.models.terms_of",
-    "fastpubpriv.sklearn.adapters.PublicPrivateEstimator._rows",
+    "fastpubpriv.sklearn.public_private.PublicPrivateEstimator._rows",
 }
 NOT_ESTIMATORS = {
     "as_rows",

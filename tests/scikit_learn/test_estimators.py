@@ -20,7 +20,7 @@ from sklearn.utils.estimator_checks import check_estimator
 from fastpubpriv import ZCDP, Ledger, PrivateTable
 from fastpubpriv import sklearn as ours
 from fastpubpriv.errors import BudgetError, InputError, PrivacyWarning
-from fastpubpriv.sklearn import adapters as base
+from fastpubpriv.sklearn import purchases, regressions
 from fastpubpriv.sources import private_rows
 
 BUDGET = ZCDP(0.5)
@@ -34,7 +34,7 @@ pytestmark = pytest.mark.filterwarnings(
 
 @pytest.fixture(autouse=True)
 def fresh_count(monkeypatch):
-    monkeypatch.setattr(base, "_spent", [])
+    monkeypatch.setattr(purchases, "budgets_without_ledger", [])
 
 
 @pytest.fixture
@@ -594,7 +594,7 @@ def test_the_number_of_columns_is_taken_from_the_public_rows_before_the_debit(mo
     def noted(*_, **options):
         found.append(model.n_features_in_)
 
-    monkeypatch.setattr(base, "linear_regression", noted)
+    monkeypatch.setattr(regressions, "linear_regression", noted)
     with pytest.raises(AttributeError):  # no result
         model.fit(pd.Series(COLUMN), COLUMN, X_pub=COLUMN[:100], y_pub=COLUMN[:100])
     assert found == [1]
@@ -668,7 +668,7 @@ def test_warnings_as_errors_spend_and_count_nothing(tmp_path):
     for _ in range(2):
         with warnings.catch_warnings(action="error", category=PrivacyWarning):
             raises(PrivacyWarning, "fit number 2", fitted, ours.PublicPrivateGaussian, rows, label)
-    assert base._spent == [BUDGET]
+    assert purchases.budgets_without_ledger == [BUDGET]
 
 
 @pytest.mark.filterwarnings("ignore::fastpubpriv.SeededNoiseWarning")
@@ -736,7 +736,7 @@ def test_a_fit_of_a_table_is_counted_by_its_ledger_alone(recwarn):
     private = bound_table(total=ZCDP(2), person="id", keep="mean")
     for _ in range(3):
         ours.PublicPrivateScaler(BUDGET).fit(private)
-    assert base._spent == []
+    assert purchases.budgets_without_ledger == []
     assert not [each for each in recwarn if "fit number" in str(each.message)]
 
 
