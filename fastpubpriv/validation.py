@@ -33,7 +33,7 @@ def finite(name: str, value: object) -> float:
 
 def positive(name: str, value: object) -> float:
     """Return a finite number above zero as a float, else raise InputError. Types as in `finite`."""
-    return _within(
+    return _finite_number_where(
         name, value, "a finite number above 0", "be above 0", lambda number: number > 0.0
     )
 
@@ -50,7 +50,7 @@ def clip_norm(value: object) -> float:
 
 def nonnegative(name: str, value: object) -> float:
     """Return a finite number of zero or more as a float, else raise InputError. Types as in `finite`."""
-    return _within(
+    return _finite_number_where(
         name, value, "a finite number of at least 0", "be at least 0", lambda number: number >= 0.0
     )
 
@@ -58,7 +58,7 @@ def nonnegative(name: str, value: object) -> float:
 def probability(name: str, value: object) -> float:
     """Return a number strictly between 0 and 1 as a float, else raise InputError. Types as in `finite`."""
     ends = "strictly between 0 and 1"
-    return _within(
+    return _finite_number_where(
         name, value, f"a number {ends}", f"lie {ends}", lambda number: 0.0 < number < 1.0
     )
 
@@ -79,7 +79,7 @@ def confidence_level(value: object, name: str = "level") -> float:
 def fraction(name: str, value: object) -> float:
     """Return a number in [0, 1) as a float, else raise InputError. Types as in `finite`."""
     inside = lambda number: 0.0 <= number < 1.0  # noqa: E731
-    return _within(name, value, "a number in [0, 1)", "lie in [0, 1)", inside)
+    return _finite_number_where(name, value, "a number in [0, 1)", "lie in [0, 1)", inside)
 
 
 def integer(
@@ -89,9 +89,9 @@ def integer(
     # bool and float are rejected: 2.0 may be the result of a computation that should have been checked.
     number = value if type(value) is int else _index(name, value)
     if minimum is not None and number < minimum:
-        raise InputError(f"{name} must be at least {minimum}, got {_counted(number)}")
+        raise InputError(f"{name} must be at least {minimum}, got {_text_of_integer(number)}")
     if maximum is not None and number > maximum:
-        raise InputError(f"{name} must be at most {maximum}, got {_counted(number)}")
+        raise InputError(f"{name} must be at most {maximum}, got {_text_of_integer(number)}")
     return number
 
 
@@ -230,7 +230,7 @@ def _real(name: str, value: object, wanted: str) -> float:
     return number
 
 
-def _within(
+def _finite_number_where(
     name: str, value: object, wanted: str, rule: str, holds: Callable[[float], bool]
 ) -> float:
     """Return a finite number for which `holds` is true, else raise InputError."""
@@ -242,14 +242,14 @@ def _within(
 
 def _shown(value: object) -> str:
     if isinstance(value, int) and not isinstance(value, bool):
-        return _counted(value)
+        return _text_of_integer(value)
     text = repr(value)
     return (
         text if len(text) <= 60 and "\n" not in text else f"a value of type {type(value).__name__}"
     )
 
 
-def _counted(number: int) -> str:
+def _text_of_integer(number: int) -> str:
     """Return the text of a whole number; Python refuses to write more than a few thousand digits."""
     return str(number) if abs(number) < 10**40 else f"one of {number.bit_length()} bits"
 

@@ -155,17 +155,17 @@ def record_replay(
         _check_pieces(run, x_priv, pieces, recorded, result)
     pairs = list(zip(recorded.calls, replayed.calls, strict=True))
     reports = []
-    for account, paid in enumerate(_prices(recorded, budget)):
+    for account, paid in enumerate(_prices_of_accounts(recorded, budget)):
         own = [(one, other) for one, other in pairs if one.account == account]
         reports.append(_account_report(own, paid))
     if fingerprint(result) != fingerprint(result_neighbor):
         raise ReplayError(
             "the results differ although every released value was the same: private data leaked past release"
         )
-    return _together(reports, budget)
+    return _report_of_all_accounts(reports, budget)
 
 
-def _prices(recorded: Transcript, budget: Budget) -> list[Budget]:
+def _prices_of_accounts(recorded: Transcript, budget: Budget) -> list[Budget]:
     """Return what each account may spend: a single one the budget, each of several what it has debited of the budget."""
     debited = [price for _, price, _ in recorded.accounts if isinstance(price, Budget)]
     if len(debited) < 2:
@@ -178,11 +178,11 @@ def _prices(recorded: Transcript, budget: Budget) -> list[Budget]:
     return debited
 
 
-def _together(reports: list[ReplayReport], budget: Budget) -> ReplayReport:
+def _report_of_all_accounts(reports: list[ReplayReport], budget: Budget) -> ReplayReport:
     """Return the report of all accounts, whose costs add up; in (epsilon, delta) units differ: that of the most expensive one."""
     calls = sum(report.calls for report in reports)
     if isinstance(budget, ApproxDP):
-        most = max(reports, key=_expense)
+        most = max(reports, key=_cost_of_report)
         return replace(most, calls=calls)
     pair = declared = allowance = Fraction(0)
     for report in reports:
@@ -192,7 +192,7 @@ def _together(reports: list[ReplayReport], budget: Budget) -> ReplayReport:
     return ReplayReport(calls=calls, pair_cost=pair, declared_cost=declared, allowance=allowance)
 
 
-def _expense(report: ReplayReport) -> tuple[Fraction, Fraction]:
+def _cost_of_report(report: ReplayReport) -> tuple[Fraction, Fraction]:
     """Key that orders reports by cost."""
     return report.pair_cost, report.declared_cost
 
@@ -220,7 +220,7 @@ def _account_report(
     reports = []
     for calls in blocks.values() or [[]]:
         reports.append(_block_report(calls, budget, draws, len(pairs)))
-    return max(reports, key=_expense)
+    return max(reports, key=_cost_of_report)
 
 
 def _check_pieces(

@@ -313,14 +313,14 @@ def undetected(columns: CountedColumns, line: Line, bounds: FloatArray) -> Float
             continue
         for side in (DOWN, UP):
             limit = float(limits[place, side])
-            excess[place, side] = _far(columns, line, place, side, outermost, limit)
+            excess[place, side] = _far_excess_bound(columns, line, place, side, outermost, limit)
             if scale.ends[side] is None:
-                beside = _beside(columns, place, side, outermost, limit)
+                beside = _rare_excess_bound(columns, place, side, outermost, limit)
                 excess[place, side] = max(excess[place, side], beside)
     return excess
 
 
-def _far(
+def _far_excess_bound(
     columns: CountedColumns, line: Line, place: int, side: int, outermost: int, limit: float
 ) -> float:
     """Bound on the excess of rows up to `FAR` octaves beyond the outermost significant cell of both sides."""
@@ -345,7 +345,9 @@ def _far(
     return max(0.0, total + tuning.FAR_STDS * math.sqrt(variance))
 
 
-def _beside(columns: CountedColumns, place: int, side: int, outermost: int, limit: float) -> float:
+def _rare_excess_bound(
+    columns: CountedColumns, place: int, side: int, outermost: int, limit: float
+) -> float:
     """Bound on the excess on a side without rows to be seen where most rows equal the center: rare values may lie on both."""
     column = columns.counted[place]
     shares = columns.shares[place]

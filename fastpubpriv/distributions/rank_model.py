@@ -294,14 +294,14 @@ def zoom(
         rows = below[final] - below[first]
         between = position(ranks, below[first] + rows * np.arange(1, steps) / steps)
         chosen += [begin, end, *between.tolist()]
-        chosen += _divided(ranks, masses, q, (low, high), fine / 2.0)
+        chosen += _edges_in_fullest_cells(ranks, masses, q, (low, high), fine / 2.0)
         with np.errstate(over="ignore"):
             chosen += [edges[0] - place.reach * far for far in OUTSIDE if low == 0]
             chosen += [edges[-1] + place.reach * far for far in OUTSIDE if high == last]
     return finite_edges([*single_cell(place.center), *chosen]), open_windows
 
 
-def _divided(
+def _edges_in_fullest_cells(
     ranks: EdgeRanks, masses: FloatArray, q: float, cells: tuple[int, int], least: float
 ) -> list[float]:
     """Return edges in the fullest of cells (first, last) with over `least` rows: around a short decimal, and finer if dense."""
@@ -314,7 +314,7 @@ def _divided(
         low = float(edges[i - 1])
         high = float(edges[i])
         values += single_cell(shortest_decimal(low, high))
-        if _dense(ranks, q, i):
+        if _is_dense(ranks, q, i):
             values += subdivided(low, high)
     return values
 
@@ -334,11 +334,13 @@ def last_edges(ranks: EdgeRanks, place: ColumnPlace, qs: FloatArray, std: float)
         for i in range(max(low, 1), min(high, len(ranks.edges) - 1) + 1):
             if masses[i] > ATOM_STDS * std and len(chosen) < STEPS_FAR * len(qs):
                 chosen += ranks.edges[i - 1 : i + 1].tolist()
-        chosen += _divided(ranks, masses, q, (low, high), fine_enough(ranks, q, std) / 2.0)
+        chosen += _edges_in_fullest_cells(
+            ranks, masses, q, (low, high), fine_enough(ranks, q, std) / 2.0
+        )
     return finite_edges(chosen)
 
 
-def _dense(ranks: EdgeRanks, q: float, cell: int) -> bool:
+def _is_dense(ranks: EdgeRanks, q: float, cell: int) -> bool:
     """Return whether the density of a cell is at least `DENSE` times that around it."""
     below = ranks.ascending
     rows = below[cell] - below[cell - 1]
@@ -354,7 +356,7 @@ def _dense(ranks: EdgeRanks, q: float, cell: int) -> bool:
     return bool(rows * length_around >= DENSE * rows_around * length)
 
 
-def _gap(ranks: EdgeRanks, q: float) -> float | None:
+def _middle_of_gap(ranks: EdgeRanks, q: float) -> float | None:
     """Return the middle of the gap around a quantile, or None if there is no gap."""
     target = q * ranks.total
     halves = ranks.edges / 2.0
@@ -395,7 +397,7 @@ def answer(ranks: EdgeRanks, q: float, std: float) -> tuple[float, float, Struct
         single = np.nextafter(edges[cell - 1], math.inf) == edges[cell]
         if single:
             return bool(masses[cell] > max(SINGLE_STDS * std, MANY))
-        return bool(masses[cell] > max(ATOM_STDS * std, MANY)) and _dense(ranks, q, cell)
+        return bool(masses[cell] > max(ATOM_STDS * std, MANY)) and _is_dense(ranks, q, cell)
 
     # If ranks near the target are equal up to noise, an atom beside them is the answer.
     near = np.flatnonzero(np.abs(below - target) <= np.maximum(ranks.std, 0.5))
@@ -406,7 +408,7 @@ def answer(ranks: EdgeRanks, q: float, std: float) -> tuple[float, float, Struct
         i = next(filter(atom, beside), i)
     if atom(i):
         return shortest_decimal(float(edges[i - 1]), float(edges[i])), noise, "atom", ()
-    middle = _gap(ranks, q)
+    middle = _middle_of_gap(ranks, q)
     if middle is not None:
         return middle, noise, "gap", ()
     part = (target - below[i - 1]) / masses[i] if masses[i] > 0.0 else 0.5

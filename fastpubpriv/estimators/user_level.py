@@ -71,7 +71,7 @@ def user_level(function: Function) -> Function:
     ) -> Any:
         x_priv: Any = given[0] if given else named.get("x_priv")
         if isinstance(x_priv, BoundTable):
-            given, named = _beside(given, named)
+            given, named = _arguments_but_rows(given, named)
             named |= {"person": person, "keep": keep, "rows_per_person": rows_per_person}
             return _of_table(call, x_priv, given, named)
         rule, k = stand_in(person, keep, rows_per_person)
@@ -109,14 +109,14 @@ def takes_tables(function: Function) -> Function:
         x_priv: Any = given[0] if given else named.get("x_priv")
         if not isinstance(x_priv, BoundTable):
             return function(*given, **named)
-        given, named = _beside(given, named)
+        given, named = _arguments_but_rows(given, named)
         named = x_priv.arguments(inspect.signature(call).parameters, named)
         return function(x_priv.rows, *given, **named)
 
     return call  # type: ignore[return-value]
 
 
-def _beside(
+def _arguments_but_rows(
     given: tuple[Any, ...], named: dict[str, Any]
 ) -> tuple[tuple[Any, ...], dict[str, Any]]:
     """Return the arguments of a call but its private rows, which are the first one or named."""

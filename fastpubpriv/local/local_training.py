@@ -255,19 +255,21 @@ def train(
     >>> bool(np.linalg.norm(result.coefficients - [0.5, -0.5]) < 0.6)
     True
     """
-    rows = _opened(x_priv, y_priv, columns)
+    rows = _rows_with_labels(x_priv, y_priv, columns)
     names = rows.columns and rows.columns[:-1]
     dim = rows.dim - 1
     name, chosen = _loss(loss)
     shown = _public(x_priv, x_pub, y_pub, dim, {"columns": columns, "names": names})
-    weights, clip, bound, (public, public_labels) = _begun(chosen, shown, start, clip_norm, radius)
+    weights, clip, bound, (public, public_labels) = _initial_state(
+        chosen, shown, start, clip_norm, radius
+    )
     randomizer = PrivUnit(dim, epsilon, norm_bound=clip, form=form)
     convexity = (
         None
         if strong_convexity is None
         else validation.positive("strong_convexity", strong_convexity)
     )
-    places = _admitted(rows, users, reports_per_user)
+    places = _reporting_positions(rows, users, reports_per_user)
     cost = randomizer.cost * reports_per_user
     fitting = max(1, int(0.25 * min(randomizer.second_moment / clip**2, 1e6)))
     size = (
@@ -343,7 +345,7 @@ def _origin(given: Any) -> str:
     return "public rows" if isinstance(given, str) else "argument"
 
 
-def _begun(
+def _initial_state(
     loss: RowLoss, shown: tuple[FloatArray, FloatArray], start: Any, clip_norm: Any, radius: Any
 ) -> tuple[FloatArray, float, float, tuple[FloatArray, FloatArray]]:
     """Return initial weights, clip norm, radius, and the public rows left for the pass, as given or from public rows."""
@@ -385,7 +387,7 @@ def _begun(
     )
 
 
-def _admitted(rows: Rows, users: Any, reports_per_user: Any) -> IntArray:
+def _reporting_positions(rows: Rows, users: Any, reports_per_user: Any) -> IntArray:
     """Return the positions of the rows that may send a report."""
     cap = validation.integer("reports_per_user", reports_per_user, minimum=1, maximum=MOST_PER_USER)
     if users is None:
@@ -438,7 +440,7 @@ def _try_alone(loss: RowLoss, weights: FloatArray, row: FloatArray, label: Float
         ) from error
 
 
-def _opened(x_priv: Any, y_priv: Any, columns: Any) -> Rows:
+def _rows_with_labels(x_priv: Any, y_priv: Any, columns: Any) -> Rows:
     """Return the rows with their labels as last column."""
     with naming("x_priv"):
         features = of_participants(private_rows(x_priv, columns=columns))

@@ -75,7 +75,7 @@ def delta_in(value: Number) -> float:
     return delta
 
 
-def _up(value: float) -> float:
+def _round_up(value: float) -> float:
     return math.nextafter(value * (1 + _MARGIN), math.inf)
 
 
@@ -88,20 +88,20 @@ def _delta_of_log(log_delta: float) -> float:
     """Return the delta of this logarithm, rounded up and at most 1."""
     if log_delta <= -708:
         return _FLOAT_TINY
-    return min(1.0, max(_up(math.exp(log_delta)), _FLOAT_TINY))
+    return min(1.0, max(_round_up(math.exp(log_delta)), _FLOAT_TINY))
 
 
 def largest(keeps: Callable[[float], bool], low: float, high: float) -> float:
     """Bisect for the largest x in [low, high] with keeps(x); assume keeps(low). Return the end that satisfies `keeps`."""
-    return high if keeps(high) else _narrowed(keeps, low, high)[0]
+    return high if keeps(high) else _bisect(keeps, low, high)[0]
 
 
 def smallest(keeps: Callable[[float], bool], low: float, high: float) -> float:
     """Bisect for the smallest x in [low, high] with keeps(x); assume keeps(high). Return the end that satisfies `keeps`."""
-    return _narrowed(lambda x: not keeps(x), low, high)[1]
+    return _bisect(lambda x: not keeps(x), low, high)[1]
 
 
-def _narrowed(is_below: Callable[[float], bool], low: float, high: float) -> tuple[float, float]:
+def _bisect(is_below: Callable[[float], bool], low: float, high: float) -> tuple[float, float]:
     """Return neighboring floats (a, b) with is_below(a), not is_below(b): geometric bisection to a factor 2, then arithmetic."""
     while True:
         middle = (
@@ -178,7 +178,7 @@ def gdp_epsilon(delta: Number, mu: Number) -> float:
     m = real(mu, "mu", float_up)
     if gdp_delta(0, m) <= d:
         return 0.0
-    high = _up(m * m / 2 + m * math.sqrt(-2 * math.log(d)))
+    high = _round_up(m * m / 2 + m * math.sqrt(-2 * math.log(d)))
     return smallest(lambda e: gdp_delta(e, m) <= d, 0.0, high)
 
 
@@ -310,7 +310,7 @@ def bun_steinke_epsilon(delta: Number, rho: Number) -> float:
     """
     d = delta_in(delta)
     r = real(rho, "rho", float_up)
-    return _up(r + 2 * math.sqrt(r * -math.log(d)))
+    return _round_up(r + 2 * math.sqrt(r * -math.log(d)))
 
 
 def bun_steinke_rho(epsilon: Number, delta: Number) -> float:
@@ -349,7 +349,7 @@ def best_epsilon(delta: Number, rho: Number, *, all_gaussian: bool) -> float:
     """
     if not all_gaussian:
         return zcdp_epsilon(delta, rho)
-    return gdp_epsilon(delta, _up(math.sqrt(2 * real(rho, "rho", float_up))))
+    return gdp_epsilon(delta, _round_up(math.sqrt(2 * real(rho, "rho", float_up))))
 
 
 # ---- Pure DP and groups
@@ -454,7 +454,7 @@ def group_approx(epsilon: Number, delta: Number, group: int) -> tuple[float, flo
         )
     value = math.log(d) + log_factor
     return float_up(exact(epsilon, "epsilon") * g), 1.0 if value > 0 else min(
-        1.0, _up(math.exp(value + 1e-12))
+        1.0, _round_up(math.exp(value + 1e-12))
     )
 
 

@@ -53,15 +53,15 @@ def exp_bounds(x: Fraction) -> tuple[int, int]:
     """Return integers with low <= 2^BITS e^-x <= high, for x >= 0."""
     halvings = math.floor(x).bit_length() + _FIRST
     scaled = x * Fraction(2**BITS, 2**halvings)
-    low = _series(math.ceil(scaled))[0]
-    high = _series(math.floor(scaled))[1]
+    low = _exp_series(math.ceil(scaled))[0]
+    high = _exp_series(math.floor(scaled))[1]
     for _ in range(halvings):
         low = low * low >> BITS
         high = -(-high * high >> BITS)
     return low, high
 
 
-def _series(y: int) -> tuple[int, int]:
+def _exp_series(y: int) -> tuple[int, int]:
     """Return bounds of 2^BITS e^-(y / 2^BITS): each term of the series is rounded down and up; one unit covers the remainder."""
     term_low = term_high = low = high = 1 << BITS
     order = 0
@@ -174,7 +174,7 @@ def release(
             f"release {name!r}: the event counts {event.draws} draws for an answer of shape {shape}"
         )
     account.charge(event)
-    exact = np.ascontiguousarray(_answered(name, query, shape))
+    exact = np.ascontiguousarray(_exact_answer(name, query, shape))
     transcript = current()
     answer = transcript.forced(name, shape, event, unit) if transcript is not None else None
     if answer is None:
@@ -194,7 +194,7 @@ def release(
     return answer
 
 
-def _answered(name: str, query: Callable[[], IntArray], shape: tuple[int, ...]) -> IntArray:
+def _exact_answer(name: str, query: Callable[[], IntArray], shape: tuple[int, ...]) -> IntArray:
     """Run the query and return its exact answer, never cast: the sensitivity of a non-integer answer is unproven."""
     exact = call_guarded(query)
     if not isinstance(exact, np.ndarray) or exact.dtype != _I64 or exact.shape != shape:
@@ -215,7 +215,7 @@ def release_choice(
     check_known(event)
     shape = (event.candidates,)
     account.charge(event)
-    exact = _answered(name, query, shape)
+    exact = _exact_answer(name, query, shape)
     transcript = current()
     answer = transcript.forced(name, shape, event, 1.0) if transcript is not None else None
     if answer is None:
@@ -223,7 +223,7 @@ def release_choice(
         if event.law == "exponential":
             parts = levels(exact, event.rate)
             chosen = candidate(
-                parts, _below(key, sum(one * len(candidates) for one, candidates in parts))
+                parts, _uniform_below(key, sum(one * len(candidates) for one, candidates in parts))
             )
         else:
             chosen = _permute_and_flip(key, exact, event.rate)
@@ -281,7 +281,16 @@ def release_stable(
                 bound if pad_all else max(noise.DRAW_BLOCK, 1 << max(0, len(keys) - 1).bit_length())
             )
             released = call_guarded(
-                partial(_above, key, begin, keys, counts, min(drawn, bound), event, threads)
+                partial(
+                    _bins_over_threshold,
+                    key,
+                    begin,
+                    keys,
+                    counts,
+                    min(drawn, bound),
+                    event,
+                    threads,
+                )
             )
         else:
             mine = answer[answer[:, 0] == index]
@@ -300,7 +309,7 @@ def release_stable(
     ]
 
 
-def _above(
+def _bins_over_threshold(
     key: bytes,
     begin: int,
     keys: IntArray,
@@ -348,7 +357,7 @@ def _table(parts: Iterable[tuple[IntArray, IntArray]]) -> IntArray:
     return np.concatenate(rows) if rows else np.zeros((0, 2 + words), dtype=np.int64)
 
 
-def _below(key: bytes, bound: int) -> int:
+def _uniform_below(key: bytes, bound: int) -> int:
     """Return an exactly uniform draw from 0 ... bound - 1, for a bound of any size, by rejection."""
     bits = bound.bit_length()
     words = -(-bits // 32)
@@ -400,13 +409,13 @@ def draw_batch(account: BudgetAccount, sampling: Sampling, n: int) -> IntArray:
     transcript = current()
     chosen = transcript.forced_batch() if transcript is not None else None
     if chosen is None:
-        chosen = _drawn(account.fresh_key(), sampling, n)
+        chosen = _sampled_places(account.fresh_key(), sampling, n)
     if transcript is not None:
         transcript.batch = chosen
     return chosen
 
 
-def _drawn(key: bytes, sampling: Sampling, n: int) -> IntArray:
+def _sampled_places(key: bytes, sampling: Sampling, n: int) -> IntArray:
     if isinstance(sampling, Poisson):
         below = math.floor(sampling.rate * 2**_COIN_BITS)
         chosen = [

@@ -170,7 +170,7 @@ def test_a_batch_that_depends_on_rows_is_caught(monkeypatch):
     """A second batch, as if the coins looked at the rows: the sums move by more than one row's share."""
 
     def fresh(account, sampling, n):
-        return release._drawn(account.fresh_key(), sampling, n)
+        return release._sampled_places(account.fresh_key(), sampling, n)
 
     def forty_tries():
         """Seen only where the row is in one batch and not in the other, in more than half of the runs."""

@@ -535,8 +535,8 @@ def test_an_empty_side_is_not_believed_to_be_empty_where_most_rows_are_at_the_ce
     assert coverage(engines, truth, **options) >= 0.85
     nothing = {"return_value": 0.0}  # planted: as if nothing could hide there
     with (
-        mock.patch.object(columns, "_beside", **nothing),
-        mock.patch.object(columns, "_far", **nothing),
+        mock.patch.object(columns, "_rare_excess_bound", **nothing),
+        mock.patch.object(columns, "_far_excess_bound", **nothing),
         mock.patch.object(columns, "_filled", seen_alone),
     ):
         assert coverage(engines, truth, **options) < 0.8
@@ -618,7 +618,7 @@ def test_rows_beyond_a_cliff_widen_the_interval():
     options = {"n": 20_000, "budget": ZCDP(0.01), "repetitions": 60}
     assert coverage(zones, truth, **options) >= 0.85
     # planted: the tail is all there is
-    with mock.patch.object(columns, "_far", return_value=0.0):
+    with mock.patch.object(columns, "_far_excess_bound", return_value=0.0):
         assert coverage(zones, truth, **options) < 0.75
 
 
