@@ -46,7 +46,8 @@ def is_part(argument: str, case: str) -> bool:
 REGRESSION = "the regression machine"
 
 KNOWN: tuple[Known, ...] = (
-    # Clipped gradients of 400 private rows and those of public rows cancel each other: nothing that is released is beyond noise.
+    # The noise of 400 private rows hides the shift: of 72 such fits 5 are worse than a constant and "ok", without noise none.
+    # Rules on the released slopes that name all of them name .4 to .97 of the fits to unshifted rows as well.
     *(
         Known(verb, "prediction", ("x_pub=shifted(p)",), REGRESSION, most_rows=400)
         for verb in ("train poisson", "train logistic")
