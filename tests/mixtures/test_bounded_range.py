@@ -49,6 +49,17 @@ def test_division_keeps_rows_and_joining_undoes_it():
     assert len(joined.counts) < 30
 
 
+def test_cells_are_few_enough_for_the_declared_noise_whatever_counts_say():
+    at = DividedRange.of(0.0, 1.0)
+    for _ in range(6):
+        at = DividedRange(at.start, at.length, at.ends, np.full(len(at.counts), 1e300))
+        at = at.split(limit=1.0)
+    held = DividedRange(at.start, at.length, at.ends, np.full(len(at.counts), 1e300))
+    edges = held.of_rows(1.0, noise_std=1.0).edges
+    assert len(at.counts) < len(edges) <= bounded_range.MOST_EDGES
+    assert np.all(np.diff(edges) > 0.0)
+
+
 def test_the_image_of_a_box_holds_the_images_of_its_corners():
     matrix = np.array([[2.0, -1.0], [0.5, 3.0]])
     box = (np.array([-1.0, 0.0]), np.array([2.0, 5.0]))

@@ -10,7 +10,7 @@ from benchmarks.papers.mixture_cases import CASES, Truth, distance_on_line, rele
 from fastpubpriv import ZCDP, ApproxDP, Ledger, PureDP
 from fastpubpriv.errors import BudgetError, InputError
 from fastpubpriv.mixtures import mixture_tuning as tuning
-from fastpubpriv.mixtures.axis_aligned import candidates, one_column, places
+from fastpubpriv.mixtures.axis_aligned import bounded_range, candidates, one_column
 
 THREE = CASES["three"]
 PURE = PureDP(1)
@@ -132,7 +132,7 @@ def test_edges_ascend_and_cover_the_public_rows(values, k):
     assert (np.diff(edges) > 0.0).all()
     assert edges[[0, -1]].tolist() == [-np.inf, np.inf]
     assert edges[1] < min(values) < max(values) < edges[-2]
-    assert len(edges) < places.MOST_EDGES
+    assert len(edges) < bounded_range.MOST_EDGES
 
 
 def test_cells_are_fine_near_rows_and_double_far_from_them():

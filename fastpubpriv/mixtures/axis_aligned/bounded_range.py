@@ -21,6 +21,9 @@ from fastpubpriv.mixtures import mixture_tuning as tuning
 from fastpubpriv.privacy.spending import Spending
 from fastpubpriv.session import Session
 
+# Maximum edges of the last count of a column, for which an account declares noise.
+MOST_EDGES = 2**13
+
 
 def covers(box: Box | None) -> bool:
     """Return whether bounds are there and give every column a range, at most WIDEST_BOUNDS long."""
@@ -104,12 +107,13 @@ class DividedRange:
             at = replace(at, ends=np.append(at.ends[begins], at.ends[-1]), counts=counts)
 
     def of_rows(self, wanted: float, noise_std: float) -> DividedRange:
-        """Return cells of about `wanted` rows each, as far as counts with this noise show."""
+        """Return cells of about `wanted` rows each, as far as counts with this noise show; at most MOST_EDGES edges."""
         excess = np.log2(np.maximum(self.counts / wanted, 1.0))
-        halvings = np.ceil(excess)
-        halvings = np.minimum(halvings, tuning.MOST_HALVINGS).astype(np.int64)
+        halvings = np.minimum(np.ceil(excess), tuning.MOST_HALVINGS)
+        while np.exp2(halvings).sum() >= MOST_EDGES:
+            halvings = np.maximum(halvings - 1.0, 0.0)
         least = max(wanted / 2.0, tuning.JOINED_STDS * noise_std)
-        return self.divided(1 << halvings).joined(least)
+        return self.divided(1 << halvings.astype(np.int64)).joined(least)
 
 
 def widest_step(edges: FloatArray) -> float:

@@ -25,9 +25,9 @@ from fastpubpriv.mechanisms.cells import CellCounts
 from fastpubpriv.mixtures import mixture_tuning as tuning
 from fastpubpriv.mixtures.axis_aligned import axis_method, bounded_range, candidates, cell_fits
 from fastpubpriv.mixtures.axis_aligned.axis_method import AxisMethod, LearnedMixture, Task
+from fastpubpriv.mixtures.axis_aligned.bounded_range import MOST_EDGES
 from fastpubpriv.mixtures.axis_aligned.cell_fits import CellHistogram
 from fastpubpriv.mixtures.axis_aligned.places import (
-    MOST_EDGES,
     BoundedRange,
     CellSize,
     ColumnRange,

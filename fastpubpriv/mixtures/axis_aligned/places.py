@@ -35,9 +35,6 @@ from fastpubpriv.sources.views import DistantPairs, interleave_rows
 
 # ---- Cells that are fine where histograms show rows.
 
-# maximum edges of `partition`: cuts, ends of pieces, and cells of doubling width around islands
-MOST_EDGES = 2**13
-
 
 @dataclass(frozen=True, slots=True, eq=False)
 class DyadicScale:

@@ -32,9 +32,9 @@ from fastpubpriv.mixtures.axis_aligned import (
     sketch,
 )
 from fastpubpriv.mixtures.axis_aligned.axis_method import AxisMethod, LearnedMixture, Task
+from fastpubpriv.mixtures.axis_aligned.bounded_range import MOST_EDGES
 from fastpubpriv.mixtures.axis_aligned.column_modes import ColumnModes, Groups
 from fastpubpriv.mixtures.axis_aligned.places import (
-    MOST_EDGES,
     BlockShares,
     BoundedRange,
     CellSize,
