@@ -620,11 +620,11 @@ def find_columns(task: Task, search: HistogramRange | BoundedRange) -> FoundColu
     return FoundColumns(run, costs, column_modes.marginals(task, run, ranges, costs["cells"]))
 
 
-def find_groups(task: Task, found: FoundColumns) -> Groups:
+def find_groups(task: Task, column_fits: FoundColumns) -> Groups:
     """Release combinations and matching modes; return the groups of rows that single columns separate."""
-    costs = found.costs
+    costs = column_fits.costs
     of_groups = costs["combinations"], costs["matching"]
-    return column_modes.find_groups(task, found.run, found.columns, *of_groups)
+    return column_modes.find_groups(task, column_fits.run, column_fits.columns, *of_groups)
 
 
 def learn(task: Task) -> LearnedMixture:
@@ -639,25 +639,25 @@ def learn(task: Task) -> LearnedMixture:
     check(task, rest.n, plan)
     check_start(task, search, plan)
     account.open()
-    found = find_columns(task, search)
-    run = found.run
-    if found.are_empty:
+    column_fits = find_columns(task, search)
+    run = column_fits.run
+    if column_fits.are_empty:
         nothing = axis_method.nothing_found(dim, {"anchors": []})
         return axis_method.measured(task, nothing, run)
-    groups = find_groups(task, found)
+    groups = find_groups(task, column_fits)
     frames = Frames.of(groups, rest.n)
-    start = find_components(task, run, groups, frames, found.costs)
+    start = find_components(task, run, groups, frames, column_fits.costs)
     state = run_rounds(task, run, start.at, plan)
     facts: dict[str, Any] = {"anchors": groups.chosen, "groups": groups.size}
     facts["directions"] = start.directions
     facts["rounds"] = state.rounds
-    facts["tied_share"] = found.tied
-    facts["step"] = found.steps
+    facts["tied_share"] = column_fits.tied
+    facts["step"] = column_fits.steps
     at = state.at.normalized
     learned = LearnedMixture(at=at, diagnostics=facts)
-    is_whole = all(column.is_known for column in found.columns)
+    is_whole = all(column.is_known for column in column_fits.columns)
     low = em_rounds.lost_in_noise(at.weights, dim, rest.n, 0, state.count_std)
-    fit = count_of_fit(run, found.columns, task.bounded(at))
+    fit = count_of_fit(run, column_fits.columns, task.bounded(at))
     reason = None if is_whole else Reason.FALLBACK
     return replace(learned, reason=reason, low=low, fit=fit, predicted=gaussian_tv(*state.errors))
 

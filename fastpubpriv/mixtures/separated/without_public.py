@@ -231,31 +231,33 @@ def learn(task: Task, plan: PrivatePlan) -> Found:
     """Run all stages, after the debit."""
     rest = plan.rest
     dim = rest.dim
-    found = private_start.find_columns(task, plan.search)
-    run = found.run
-    steps = [each if math.isfinite(each) else None for each in found.steps]
-    facts: dict[str, Any] = {"tied_share": found.tied, "step": steps}
-    if found.are_empty:
-        return nothing(run, found.columns, facts)
-    found = found._replace(columns=with_clean_cuts(found.columns))
-    groups = private_start.find_groups(task, found)
+    column_fits = private_start.find_columns(task, plan.search)
+    run = column_fits.run
+    steps = [each if math.isfinite(each) else None for each in column_fits.steps]
+    facts: dict[str, Any] = {"tied_share": column_fits.tied, "step": steps}
+    if column_fits.are_empty:
+        return nothing(run, column_fits.columns, facts)
+    column_fits = column_fits._replace(columns=with_clean_cuts(column_fits.columns))
+    groups = private_start.find_groups(task, column_fits)
     frames = Frames.of(groups, rest.n)
-    start = find_mixture(task, run, groups, frames, found.costs)
+    start = find_mixture(task, run, groups, frames, column_fits.costs)
     facts |= {"anchors": groups.chosen, "groups": groups.size, "directions": start.directions}
     nobody = np.zeros((0, dim))
     one_round: Callable[..., StartState] = partial(em_rounds.advance, run, nobody)
     state = StartState(name="sketch", at=start.at)
     state = private_start.rounds_from(run, state, one_round, plan.shares)
     state = soft_em.without_noise_correlations(state)
-    return judged(task, found, state, facts)
+    return judged(task, column_fits, state, facts)
 
 
-def judged(task: Task, found: FoundColumns, state: StartState, facts: dict[str, Any]) -> Found:
+def judged(
+    task: Task, column_fits: FoundColumns, state: StartState, facts: dict[str, Any]
+) -> Found:
     """Release the count of the fit; return the state with its reasons."""
     at = state.at
-    columns = found.columns
+    columns = column_fits.columns
     # as the caller gets them
-    fit = private_start.count_of_fit(found.run, columns, at.within(task.box))
+    fit = private_start.count_of_fit(column_fits.run, columns, at.within(task.box))
     is_whole = all(column.is_known for column in columns)
     predicted = gaussian_tv(*state.errors)
     # a mean may be off by a deviation
@@ -264,7 +266,9 @@ def judged(task: Task, found: FoundColumns, state: StartState, facts: dict[str, 
     learned = LearnedMixture(at=at, reason=reason)
     learned = replace(learned, low=lost, predicted=predicted, fit=fit)
     asked = task.n_components
-    reasons = axis_method.component_reasons(learned, found.tied, found.steps, asked=asked)
+    reasons = axis_method.component_reasons(
+        learned, column_fits.tied, column_fits.steps, asked=asked
+    )
     if not fit.graded:  # values of all columns are rounded: nothing tells whether the answer fits
         reasons = tuple(own or (Reason.TIES,) for own in reasons)
     return Found(state, reasons, predicted, facts | fit.facts_in(), fit)
