@@ -6,6 +6,7 @@ figures are mean squared errors over the variance of the labels, with those of l
 
 import math
 from fractions import Fraction
+from typing import NamedTuple
 
 import numpy as np
 import pytest
@@ -142,21 +143,34 @@ def test_planted_faults_weak_ridges_and_steps_of_any_length_are_seen(monkeypatch
     assert errors(20, 6, [2], **STRONG)[0, 0] > 0.3
 
 
+# Between .91 of the 600 slopes, by steps alone, and .84 if the curvature is taken for known; the standard deviation is .012.
+COVERED_BY_STEPS = 0.875
+
+
+class Covered(NamedTuple):
+    """Whether each interval holds its slope."""
+
+    plain: list[bool]  # of intervals without a reason
+    flagged: list[bool]  # of intervals with one
+
+
 @pytest.mark.statistical
 def test_intervals_cover_from_five_public_rows_for_each_coefficient():
     """20 slopes of 30 draws: a true coverage of .95 has a standard deviation of .009; the curvature itself moves with the fit.
 
-    Steps alone cover .88, as `tails` says: secants that keep them from running away cost .04.
+    Steps alone cover .91, as `tails` says: secants that keep them from running away cost .04.
     """
-    assert covered(110, tails="light")[0] > 0.86
-    plain, flagged = covered(110)
-    assert plain > 0.93
-    assert flagged > 0.75  # "few_rows" says that these may be somewhat too narrow
+    by_steps = covered(110, tails="light")
+    assert by_steps.plain == []  # each says by "few_rows" that it may be too narrow
+    assert np.mean(by_steps.flagged) > COVERED_BY_STEPS
+    exact = covered(110)
+    assert np.mean(exact.plain) > 0.93
+    assert np.mean(exact.flagged) > 0.75
 
 
 def covered(m, **options):
-    """The share of intervals that hold their slopes, of those without a reason and of those with one."""
-    hits = {False: [], True: []}
+    """Whether the intervals of 20 slopes of 30 draws hold them."""
+    covered = Covered(plain=[], flagged=[])
     for seed in range(30):
         given, _ = drawn(20, m, seed, shift=0.0)
         rng = np.random.default_rng([20, m, seed])
@@ -168,15 +182,16 @@ def covered(m, **options):
         for reasons, held_too in zip(
             result.part_reasons[-20:], (lower < slopes) & (slopes < upper), strict=True
         ):
-            hits[bool(reasons)].append(held_too)
-    return [float(np.mean(each)) if each else None for each in hits.values()]
+            hits = covered.flagged if reasons else covered.plain
+            hits.append(held_too)
+    return covered
 
 
 @pytest.mark.statistical
 def test_planted_fault_a_curvature_taken_for_known_is_seen(monkeypatch):
-    """Of 600 slopes .82 are covered, in place of .88."""
+    """Of 600 slopes .84 are covered, in place of .91."""
     monkeypatch.setattr(NewtonState, "widen", lambda self, *given: None)
-    assert covered(110, tails="light")[0] < 0.85
+    assert np.mean(covered(110, tails="light").flagged) < COVERED_BY_STEPS
 
 
 # ---- Fewer public rows than columns, where private rows lie about another mean; and the pooling of noisy measurements.
