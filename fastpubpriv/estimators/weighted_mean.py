@@ -137,6 +137,14 @@ class Region:
         return np.asarray(np.linalg.norm((rows - self.center) / self.unit, axis=1))
 
 
+def student_factor(n_pub: int) -> float:
+    """Return the factor on the standard deviation of so many public rows, two or more, in an interval with Gaussian quantiles.
+
+    An interval of a mean that takes its deviation from n rows has quantiles of Student's t with n - 1 degrees of freedom.
+    """
+    return float(special.stdtrit(n_pub - 1, 0.975)) / normal_quantile(0.975)
+
+
 def units_of(public: FloatArray) -> FloatArray:
     """Return standard deviations of public columns (m, dim), the least for a constant column; ones for one column or one row."""
     stds = (
@@ -249,7 +257,7 @@ class WeightedCall:
                 stds = np.std(public, axis=0, ddof=1)
                 # All of them are zero if no column varies, or if its squares underflow.
                 varied = np.maximum.reduce(stds) > 0.0 or (public != public[0]).any()
-                row_std = stds / region.unit if varied else None
+                row_std = stds * student_factor(n_pub) / region.unit if varied else None
         if row_std is None:
             # A variance of whole rows bounds that of each column, and they may differ.
             of_one = self.energy[0] if self.variance is not None else self.energy[0] / rows.dim
@@ -313,10 +321,8 @@ class WeightedCall:
                 spread = stds * max(
                     1.0, counted.rms / max(float(np.linalg.norm(stds)), 1.0 / LARGEST_SIZE)
                 )
-                # Intervals of means have quantiles of the Gaussian, and deviations of m rows those of Student's t.
-                student = float(special.stdtrit(m - 1, 0.975)) / normal_quantile(0.975)
                 row_std = np.where(
-                    stds > 0.0, np.minimum(spread * student, counted.rms), counted.rms
+                    stds > 0.0, np.minimum(spread * student_factor(m), counted.rms), counted.rms
                 )
             result = replace(call, row_std=row_std).result(released, complete)
             return with_report(

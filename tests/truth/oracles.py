@@ -683,6 +683,18 @@ def least_far(fact: Fact, call: Call, result: Any) -> float:
     return moments_of(call.population, fact.where[0], None, None, None)[1]
 
 
+def far_half_widths(n_pub: int) -> float:
+    """Half-widths that a truth is away by chance only in a share `BY_CHANCE` of the tables; `FAR`, unless public rows are few.
+
+    An interval that takes its deviation from five public rows has the tails of Student's t: one in 7,000 truths is 5 half-widths
+    away, and a sweep makes several hundred such intervals of a verb.
+    """
+    if n_pub < 2:
+        return FAR
+    freedom = n_pub - 1
+    return max(FAR, float(stats.t.isf(BY_CHANCE / 2.0, freedom) / stats.t.isf(0.025, freedom)))
+
+
 def of_numbers(call: Call, found: list[Fact], truths: list[float], result: Any) -> Iterator[Fault]:
     """Faults of single numbers."""
     for fact, true in zip(found, truths, strict=True):
@@ -692,7 +704,8 @@ def of_numbers(call: Call, found: list[Fact], truths: list[float], result: Any) 
         elif fact.ok and not math.isfinite(fact.high - fact.low):
             yield Fault("ok without an interval", text)
         elif missed(fact, true) and abs(true - fact.point) > max(
-            FAR * (fact.high - fact.low) / 2.0, least_far(fact, call, result)
+            far_half_widths(result.n_pub) * (fact.high - fact.low) / 2.0,
+            least_far(fact, call, result),
         ):
             yield Fault("far", text)
         spare = 1e-9 * abs(fact.point)
