@@ -686,7 +686,7 @@ def least_far(fact: Fact, call: Call, result: Any) -> float:
 def far_half_widths(n_pub: int) -> float:
     """Half-widths that a truth is away by chance only in a share `BY_CHANCE` of the tables; `FAR`, unless public rows are few.
 
-    An interval that takes its deviation from five public rows has the tails of Student's t: one in 7,000 truths is 5 half-widths
+    An interval that takes its deviation from five public rows has the tails of Student's t: one in 6,400 truths is 5 half-widths
     away, and a sweep makes several hundred such intervals of a verb.
     """
     if n_pub < 2:
