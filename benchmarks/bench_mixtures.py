@@ -33,9 +33,15 @@ def test_fit_against_scikit(per_component, method):
 
     def ours():
         return learn_separated_mixture(
-            private, x_pub=public, n_components=k, min_weight=0.1, budget=ZCDP(0.5), method=method, threads=1,
+            private,
+            x_pub=public,
+            n_components=k,
+            min_weight=0.1,
+            budget=ZCDP(0.5),
+            method=method,
+            threads=1,
             progress=False,
-        )  # fmt: skip
+        )
 
     result = ours()
     # A few public rows may miss a component; the fit then does less work and cannot be compared.

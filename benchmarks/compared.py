@@ -173,9 +173,12 @@ def opendp_by_month(table: Any) -> Any:
     frame = pl.LazyFrame({"wind_speed": table["wind_speed"].to_numpy(), "month": month.to_list()})
     keys = [str(each) for each in range(1, 13)]
     context = dp.Context.compositor(
-        data=frame, privacy_unit=dp.unit_of(contributions=2), privacy_loss=dp.loss_of(epsilon=TABLE_EPSILON),
-        split_evenly_over=1, margins=[dp.polars.Margin(max_length=len(table))],
-    )  # fmt: skip
+        data=frame,
+        privacy_unit=dp.unit_of(contributions=2),
+        privacy_loss=dp.loss_of(epsilon=TABLE_EPSILON),
+        split_evenly_over=1,
+        margins=[dp.polars.Margin(max_length=len(table))],
+    )
     speed = pl.col("wind_speed").fill_null(0.0).fill_nan(0.0)
     asked = context.query().group_by("month").agg(speed.dp.sum((0.0, SPEED)), dp.len())
     found = (

@@ -327,9 +327,19 @@ def growth(
                 whole = 1e9 * line[clock] / line["rows"]
                 middle = statistics.median(each)
                 lines.append(
-                    (name, many, line["rows"], line["passes"], line["read"], whole, row, row / middle, one,
-                     line["memory"] / 1e6)
-                )  # fmt: skip
+                    (
+                        name,
+                        many,
+                        line["rows"],
+                        line["passes"],
+                        line["read"],
+                        whole,
+                        row,
+                        row / middle,
+                        one,
+                        line["memory"] / 1e6,
+                    )
+                )
     return lines
 
 
@@ -339,9 +349,17 @@ def show(results: Results, fits: list[str], threads: list[int | None]) -> None:
     from rich.table import Table
 
     header = (
-        "fit", "threads", "rows", "passes", "of them read", "ns a row, whole", "less fixed", "of the median",
-        "a row and pass", "MB",
-    )  # fmt: skip
+        "fit",
+        "threads",
+        "rows",
+        "passes",
+        "of them read",
+        "ns a row, whole",
+        "less fixed",
+        "of the median",
+        "a row and pass",
+        "MB",
+    )
     console = Console(width=130)
     for clock in ("seconds", "work"):
         drawn = Table(*header, title=f"{clock}: nanoseconds")

@@ -137,9 +137,15 @@ def main() -> None:
             goal = GOALS[case.kind]
             limit = "" if given.no_machine or not large else f"{machine(case, 3):.2f}"
             table.add_row(
-                case.name, f"{1e3 * whole:.2f}", f"{1e3 * inside:.2f}", f"{inside / inside_2:.2f}", f"{whole / whole_2:.2f}",
-                limit, f"{work_2 / work:.2f}", f">= {goal:g}: {'met' if seen >= goal else 'NOT MET'}",
-            )  # fmt: skip
+                case.name,
+                f"{1e3 * whole:.2f}",
+                f"{1e3 * inside:.2f}",
+                f"{inside / inside_2:.2f}",
+                f"{whole / whole_2:.2f}",
+                limit,
+                f"{work_2 / work:.2f}",
+                f">= {goal:g}: {'met' if seen >= goal else 'NOT MET'}",
+            )
     Console(width=140).print(table)
 
 

@@ -79,8 +79,11 @@ def wanted() -> list[tuple[Cell, str]]:
 def named(cell: Cell, account: str) -> dict[str, Any]:
     """Return the key under which a cell is stored."""
     return {
-        "ratio": cell.ratio, "epsilon": cell.epsilon, "start": "warm" if cell.warm else "cold", "account": account
-    }  # fmt: skip
+        "ratio": cell.ratio,
+        "epsilon": cell.epsilon,
+        "start": "warm" if cell.warm else "cold",
+        "account": account,
+    }
 
 
 def has(kept: Kept, cell: Cell, account: str) -> bool:
@@ -139,9 +142,14 @@ def same_rows(ratio: float, epsilon: float) -> str:
     y = data.y.astype(np.float64)
     m = round(ratio * data.size.n)
     found = linear_regression(
-        *(x[m:], y[m:]), x_pub=x[:m].copy(), y_pub=y[:m].copy(), method="newton", tails="light", random_state=0,
+        *(x[m:], y[m:]),
+        x_pub=x[:m].copy(),
+        y_pub=y[:m].copy(),
+        method="newton",
+        tails="light",
+        random_state=0,
         budget=ApproxDP(epsilon, beyond.DELTA),
-    )  # fmt: skip
+    )
     newton = beyond.loss(
         np.ravel(found.coefficients), float(found.intercept), data.truth.astype(np.float64)
     )
@@ -239,10 +247,15 @@ def newton_rows(kept: Kept) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
         adassp = next((each["adassp"] for each in draws if "adassp" in each), math.nan)
         rows.append(
             (
-                f"{ratio:g}", f"{epsilon:g}", str(len(draws)), *map(beyond.shown, (newton, predicted, public, adassp)),
-                f"{PROTOTYPE[ratio, epsilon]:.4f}", f"{printed[ratio]:.4f}", _goals(ratio, epsilon, newton, printed[ratio]),
+                f"{ratio:g}",
+                f"{epsilon:g}",
+                str(len(draws)),
+                *map(beyond.shown, (newton, predicted, public, adassp)),
+                f"{PROTOTYPE[ratio, epsilon]:.4f}",
+                f"{printed[ratio]:.4f}",
+                _goals(ratio, epsilon, newton, printed[ratio]),
             )
-        )  # fmt: skip
+        )
     return head, rows
 
 

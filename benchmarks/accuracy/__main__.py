@@ -63,9 +63,11 @@ def run_mixtures(options: argparse.Namespace) -> dict[str, list[dict[str, Any]]]
 def run_regressions(options: argparse.Namespace) -> list[dict[str, Any]]:
     """Measure regressions of real tables."""
     return regressions.run(
-        options.quick, seeds=options.resamples or (3 if options.quick else 20), wanted=options.regression or (),
+        options.quick,
+        seeds=options.resamples or (3 if options.quick else 20),
+        wanted=options.regression or (),
         opacus_cuts=options.opacus_cuts,
-    )  # fmt: skip
+    )
 
 
 def _raw_options(options: argparse.Namespace, budgets: Any) -> dict[str, Any]:

@@ -96,9 +96,15 @@ def draw(table: str, m: int, budget: str, seed: int) -> dict[str, Any]:
     x = x[order]
     y = y[order]
     given = {
-        "loss": "softmax", "classes": list(range(int(y.max()) + 1)), "x_pub": x[:m], "y_pub": y[:m], "budget": BUDGETS[budget],
-        "random_state": seed, "progress": False, "threads": 1,
-    }  # fmt: skip
+        "loss": "softmax",
+        "classes": list(range(int(y.max()) + 1)),
+        "x_pub": x[:m],
+        "y_pub": y[:m],
+        "budget": BUDGETS[budget],
+        "random_state": seed,
+        "progress": False,
+        "threads": 1,
+    }
     with warnings.catch_warnings(), np.errstate(all="ignore"):
         warnings.simplefilter("ignore")
         exact, light = (fpp.train(x[m:], y[m:], tails=tails, **given) for tails in ("any", "light"))
@@ -116,9 +122,13 @@ def draw(table: str, m: int, budget: str, seed: int) -> dict[str, Any]:
 
     return {
         "covered": ((lower <= wanted) & (wanted <= upper)).ravel()[: len(own)],
-        "reasons": [", ".join(each) or "ok" for each in own], "width": float(np.median((upper - lower) / (3.92 * deviations))),
-        "errors": [error(each) for each in (exact.coefficients, light.coefficients, exact.public_coefficients)],
-    }  # fmt: skip
+        "reasons": [", ".join(each) or "ok" for each in own],
+        "width": float(np.median((upper - lower) / (3.92 * deviations))),
+        "errors": [
+            error(each)
+            for each in (exact.coefficients, light.coefficients, exact.public_coefficients)
+        ],
+    }
 
 
 def line(table: str, m: int, budget: str, draws: int) -> str:

@@ -127,9 +127,16 @@ def _both(setting: Setting, seed: int) -> tuple[Any, LeastSquares, LeastSquares]
     with warnings.catch_warnings(), np.errstate(all="ignore"):
         warnings.simplefilter("ignore")
         result = fpp.linear_regression(
-            x[m:], y[m:], x_pub=x[:m], y_pub=y[:m], budget=BUDGETS[setting.budget], method=setting.method,
-            random_state=seed, progress=False, threads=1,
-        )  # fmt: skip
+            x[m:],
+            y[m:],
+            x_pub=x[:m],
+            y_pub=y[:m],
+            budget=BUDGETS[setting.budget],
+            method=setting.method,
+            random_state=seed,
+            progress=False,
+            threads=1,
+        )
         kept = columns_of(result)
         return result, LeastSquares.of(x[:, kept], y), LeastSquares.of(x[:m][:, kept], y[:m])
 
@@ -149,12 +156,14 @@ def draw(setting: Setting, seed: int) -> dict[str, Any]:
     lower, upper = (ends[has_slope] for ends in result.confidence_interval(0.95))
     parts = itertools.compress(result.part_reasons[1:], has_slope)
     return {
-        "terms": [data.names[j] for j in kept], "method": result.method,
+        "terms": [data.names[j] for j in kept],
+        "method": result.method,
         "reasons": [", ".join(own) or "ok" for own in parts],
         "covered": ((lower <= truth.coefficients) & (truth.coefficients <= upper)).tolist(),
         "width": ((upper - lower) / (3.92 * np.maximum(truth.deviations, 1e-300))).tolist(),
-        "excess": truth.excess(result.coefficients[has_slope]), "public excess": truth.excess(public.coefficients),
-    }  # fmt: skip
+        "excess": truth.excess(result.coefficients[has_slope]),
+        "public excess": truth.excess(public.coefficients),
+    }
 
 
 def run_setting(setting: Setting, draws: int) -> dict[str, Any]:
@@ -179,15 +188,23 @@ def run_setting(setting: Setting, draws: int) -> dict[str, Any]:
     plain = [covered for each in tally.values() for covered in each]
     excess, public = (np.array([one[key] for one in found]) for key in ("excess", "public excess"))
     return {
-        "table": setting.table, "half": tables.REGRESSIONS[setting.table].half, "n_pub": setting.n_pub,
-        "budget": setting.budget, "method": setting.method, "draws": draws, "terms": len(found[0]["terms"]),
-        "ok": len(plain), "coverage": float(np.mean(plain)) if plain else None,
+        "table": setting.table,
+        "half": tables.REGRESSIONS[setting.table].half,
+        "n_pub": setting.n_pub,
+        "budget": setting.budget,
+        "method": setting.method,
+        "draws": draws,
+        "terms": len(found[0]["terms"]),
+        "ok": len(plain),
+        "coverage": float(np.mean(plain)) if plain else None,
         "lowest": min(float(np.mean(each)) for each in tally.values()) if plain else None,
-        "flagged": len(flagged), "flagged coverage": float(np.mean(flagged)) if flagged else None,
+        "flagged": len(flagged),
+        "flagged coverage": float(np.mean(flagged)) if flagged else None,
         "width": float(np.median(widths)) if widths else None,
-        "excess": float(np.median(excess)), "public excess": float(np.median(public)),
+        "excess": float(np.median(excess)),
+        "public excess": float(np.median(public)),
         "reasons": ", ".join(f"{count} {word}" for word, count in words.items()),
-    }  # fmt: skip
+    }
 
 
 def run(

@@ -73,9 +73,11 @@ def population(name: str) -> Population:
         squares.T[:, None, :] + squares.T[None, :, :] - 2.0
     )
     deviations = {
-        "mean": scale, "standard_deviation": scale * squares.std(axis=0) / 2.0,
-        "covariance": np.outer(scale, scale) * moved.std(axis=2), "correlation": turned.std(axis=2),
-    }  # fmt: skip
+        "mean": scale,
+        "standard_deviation": scale * squares.std(axis=0) / 2.0,
+        "covariance": np.outer(scale, scale) * moved.std(axis=2),
+        "correlation": turned.std(axis=2),
+    }
     truth = {
         "mean": mean,
         "standard_deviation": scale,
@@ -115,8 +117,13 @@ def draw(setting: Setting, seed: int) -> tuple[Any, float, float]:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         result = fpp.estimate_gaussian(
-            private, x_pub=public, budget=BUDGETS[setting.budget], random_state=seed, threads=1, progress=False,
-        )  # fmt: skip
+            private,
+            x_pub=public,
+            budget=BUDGETS[setting.budget],
+            random_state=seed,
+            threads=1,
+            progress=False,
+        )
     problem: Any = of
     return result, *errors(problem, result.mean, result.covariance)
 
@@ -157,12 +164,21 @@ def run_setting(setting: Setting, draws: int) -> dict[str, Any]:
     off = np.array([error for _, error, _ in found])
     predicted = np.array([result.predicted_covariance_error for result, *_ in found])
     line: dict[str, Any] = {
-        "table": setting.table, "half": half_of(setting.table), "n": setting.n, "n_pub": setting.n_pub, "budget": setting.budget,
-        "draws": draws, "error": float(np.median(off)), "predicted": float(np.median(predicted)),
-        "guess": float(np.mean([bool(result.diagnostics.get("guess", False)) for result, *_ in found])),
+        "table": setting.table,
+        "half": half_of(setting.table),
+        "n": setting.n,
+        "n_pub": setting.n_pub,
+        "budget": setting.budget,
+        "draws": draws,
+        "error": float(np.median(off)),
+        "predicted": float(np.median(predicted)),
+        "guess": float(
+            np.mean([bool(result.diagnostics.get("guess", False)) for result, *_ in found])
+        ),
         "mean error": float(np.median([error for *_, error in found])),
-        "least variance": float(np.median(ratios, axis=0).min()), "most variance": float(np.median(ratios, axis=0).max()),
-    }  # fmt: skip
+        "least variance": float(np.median(ratios, axis=0).min()),
+        "most variance": float(np.median(ratios, axis=0).max()),
+    }
     shown = [seed for seed, (result, *_) in enumerate(found) if result.report is not None]
     without = [held_without_noise(sample(setting, seed)[0], of) for seed in shown]
     for kind in KINDS:
@@ -206,9 +222,14 @@ def run_directions(setting: Setting, draws: int) -> dict[str, Any]:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             result = fpp.private_pca(
-                private, x_pub=public, n_components=of.dim, budget=BUDGETS[setting.budget], random_state=seed, threads=1,
+                private,
+                x_pub=public,
+                n_components=of.dim,
+                budget=BUDGETS[setting.budget],
+                random_state=seed,
+                threads=1,
                 progress=False,
-            )  # fmt: skip
+            )
         squares = np.square((of.rows - result.center) @ result.components.T)
         truth = squares.mean(axis=0)
         unit = 3.92 * squares.std(axis=0) / np.sqrt(setting.n)
@@ -224,13 +245,19 @@ def run_directions(setting: Setting, draws: int) -> dict[str, Any]:
     )
     ok = np.array(plain, dtype=bool)
     return {
-        "table": setting.table, "half": half_of(setting.table), "n": setting.n, "n_pub": setting.n_pub, "budget": setting.budget,
-        "draws": draws, "ok": int(ok.sum()), "flagged": int((~ok).sum()),
+        "table": setting.table,
+        "half": half_of(setting.table),
+        "n": setting.n,
+        "n_pub": setting.n_pub,
+        "budget": setting.budget,
+        "draws": draws,
+        "ok": int(ok.sum()),
+        "flagged": int((~ok).sum()),
         "coverage": float(covered[ok].mean()) if ok.any() else None,
         "flagged coverage": float(covered[~ok].mean()) if (~ok).any() else None,
         "without noise": float(without[ok].mean()) if ok.any() else None,
         "width": float(np.median(width[ok])) if ok.any() else None,
-    }  # fmt: skip
+    }
 
 
 def run(
@@ -280,9 +307,12 @@ def more_budget(lines: Sequence[dict[str, Any]]) -> list[str]:
             if b["error"] > WORSE * a["error"]
         ]
         low = [
-            f"{kind} of {b['table']} ({b['n_pub']})" for a, b in known for kind in KINDS
-            if b[f"{kind} coverage"] is not None and b[f"{kind} coverage"] < min(MEAN_COVERAGE, a[f"{kind} coverage"] or 1.0)
-        ]  # fmt: skip
+            f"{kind} of {b['table']} ({b['n_pub']})"
+            for a, b in known
+            for kind in KINDS
+            if b[f"{kind} coverage"] is not None
+            and b[f"{kind} coverage"] < min(MEAN_COVERAGE, a[f"{kind} coverage"] or 1.0)
+        ]
         if known:
             told.append(
                 f"{more} in place of {less}: median error of the covariance {WORSE} times or more in {len(worse)} of "

@@ -238,9 +238,13 @@ def draw(setting: Setting, seed: int) -> dict[str, Any]:
         key: value for key, value in result.diagnostics.items() if not isinstance(value, np.ndarray)
     }
     return {
-        **line, "right": line["ours"] <= max(RIGHT, OF_EM * line.get("EM", 0.0)), "reasons": result.part_reasons,
-        "away": away.min(axis=1).tolist(), "complete": bool((away.min(axis=0) <= 2.0).all()), "facts": facts,
-    }  # fmt: skip
+        **line,
+        "right": line["ours"] <= max(RIGHT, OF_EM * line.get("EM", 0.0)),
+        "reasons": result.part_reasons,
+        "away": away.min(axis=1).tolist(),
+        "complete": bool((away.min(axis=0) <= 2.0).all()),
+        "facts": facts,
+    }
 
 
 COMPARED = ("ours", "dp_em", "public", "EM")
@@ -259,11 +263,18 @@ def line_of(setting: Setting, found: list[dict[str, Any]]) -> list[str]:
     before = BEFORE.get(setting, math.nan)
     ratio = medians["ours"] / np.nanmin([medians["dp_em"], medians["public"], before])
     return [
-        setting.name.replace("|", " : "), *(f"{each:.3f}" for each in medians.values()),
-        "" if math.isnan(before) else f"{before:.3f}", f"{ratio:.2f}",
-        f"{max(one['ours'] for one in found):.3f}", f"{sum(right)}", f"{sum(ok)}", f"{both}", f"{silent}",
-        f"{sum(one['complete'] for one in found)}", ", ".join(f"{count} {word}" for word, count in told.items()),
-    ]  # fmt: skip
+        setting.name.replace("|", " : "),
+        *(f"{each:.3f}" for each in medians.values()),
+        "" if math.isnan(before) else f"{before:.3f}",
+        f"{ratio:.2f}",
+        f"{max(one['ours'] for one in found):.3f}",
+        f"{sum(right)}",
+        f"{sum(ok)}",
+        f"{both}",
+        f"{silent}",
+        f"{sum(one['complete'] for one in found)}",
+        ", ".join(f"{count} {word}" for word, count in told.items()),
+    ]
 
 
 HEADS = [

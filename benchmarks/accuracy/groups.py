@@ -146,11 +146,20 @@ def line_of(name: str, rho: float, parts: list[Part], draws: int) -> list[str]:
         else error / known
     )
     return [
-        name, f"{rho:g}", f"{len(parts) // draws}", f"{error:.3g}", f"{known:.3g}", f"{ratio:.2f}",
-        share([part.finite for part in parts]), share([part.held for part in plain]), share([part.held for part in parts]),
-        share([bool(part.reasons) for part in parts]), share([part.deviation_finite for part in parts]),
-        share([part.deviation_held for part in plain]), share([part.deviation_held for part in parts]),
-    ]  # fmt: skip
+        name,
+        f"{rho:g}",
+        f"{len(parts) // draws}",
+        f"{error:.3g}",
+        f"{known:.3g}",
+        f"{ratio:.2f}",
+        share([part.finite for part in parts]),
+        share([part.held for part in plain]),
+        share([part.held for part in parts]),
+        share([bool(part.reasons) for part in parts]),
+        share([part.deviation_finite for part in parts]),
+        share([part.deviation_held for part in plain]),
+        share([part.deviation_held for part in parts]),
+    ]
 
 
 def main() -> None:

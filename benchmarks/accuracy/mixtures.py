@@ -64,14 +64,21 @@ def separated(case: tuple[Any, ...], resamples: int) -> dict[str, Any]:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             result = fpp.learn_separated_mixture(
-                private, x_pub=public, n_components=k, min_weight=0.5 / k, budget=fpp.ZCDP(rho), random_state=index,
-                threads=1, progress=False,
-            )  # fmt: skip
+                private,
+                x_pub=public,
+                n_components=k,
+                min_weight=0.5 / k,
+                budget=fpp.ZCDP(rho),
+                random_state=index,
+                threads=1,
+                progress=False,
+            )
         for j in range(k):
             mine = {
-                "ours": result.means, "public": public[public_labels == j].mean(axis=0, keepdims=True),
+                "ours": result.means,
+                "public": public[public_labels == j].mean(axis=0, keepdims=True),
                 "non-private": private[labels == j].mean(axis=0, keepdims=True),
-            }  # fmt: skip
+            }
             for name, means in mine.items():
                 found[name].append(float(np.linalg.norm(means - centers[j], axis=1).min() / spread))
         away = np.linalg.norm(result.means[:, None] - centers, axis=2).min(axis=1) / spread
@@ -122,9 +129,11 @@ def of_counts(column: tables.Column, resamples: int, n: int = 5_000) -> dict[str
             / column.values.std()
         )
     return {
-        "column": column.name, "error of the mean (stds)": float(np.median(off)), "absurd and ok": absurd,
+        "column": column.name,
+        "error of the mean (stds)": float(np.median(off)),
+        "absurd and ok": absurd,
         "reasons": ", ".join(f"{count} {word}" for word, count in Counter(told).items()),
-    }  # fmt: skip
+    }
 
 
 def marginal_distance(weights: Any, means: Any, stds: Any, population: np.ndarray) -> float:
@@ -158,9 +167,15 @@ def of_table(
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             result = fpp.learn_axis_aligned_mixture(
-                private, x_pub=public, n_components=3, budget=fpp.ZCDP(rho), method="dp_em", random_state=index,
-                threads=1, progress=False,
-            )  # fmt: skip
+                private,
+                x_pub=public,
+                n_components=3,
+                budget=fpp.ZCDP(rho),
+                method="dp_em",
+                random_state=index,
+                threads=1,
+                progress=False,
+            )
         start = axis_aligned_start(public, 3, known_std=False)
         ours.append(
             marginal_distance(result.weights, result.means, np.sqrt(result.variances), population)
@@ -175,8 +190,9 @@ def of_table(
         told += [", ".join(own) or "ok" for own in result.part_reasons]
     line: dict[str, Any] = {
         "table": f"{name}, n = {n:,}, {n_pub} public, rho {rho:g}",
-        "ours": float(np.median(ours)), "public": float(np.median(public_fits)),
-    }  # fmt: skip
+        "ours": float(np.median(ours)),
+        "public": float(np.median(public_fits)),
+    }
     line["ratio to public"] = line["ours"] / line["public"]
     line |= {
         "absurd and ok": absurd,

@@ -87,9 +87,14 @@ def line_of(name: str, budget: str, draws: int) -> list[str]:
     sampling = np.sqrt(ROWS * QS * (1.0 - QS))
     ratio = error / sampling
     return [
-        name, budget, f"{share.mean():.3f}", f"{share.min():.3f}", " / ".join(f"{each:.0f}" for each in error),
-        f"{ratio.max():.2f}", f"{np.hypot(1.0, ratio).max():.2f}",
-    ]  # fmt: skip
+        name,
+        budget,
+        f"{share.mean():.3f}",
+        f"{share.min():.3f}",
+        " / ".join(f"{each:.0f}" for each in error),
+        f"{ratio.max():.2f}",
+        f"{np.hypot(1.0, ratio).max():.2f}",
+    ]
 
 
 HEADS = [

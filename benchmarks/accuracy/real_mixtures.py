@@ -121,8 +121,14 @@ def draw(setting: Setting, seed: int) -> dict[str, Any]:
             )
 
         ours = fpp.learn_separated_mixture(
-            private, x_pub=public, n_components=k, budget=BUDGETS[setting.budget], random_state=seed, threads=1, progress=False,
-        )  # fmt: skip
+            private,
+            x_pub=public,
+            n_components=k,
+            budget=BUDGETS[setting.budget],
+            random_state=seed,
+            threads=1,
+            progress=False,
+        )
         shift = -float(np.log(scale).sum())
         line: dict[str, Any] = {
             "ours": float(np.mean(ours.log_prob(test))),
@@ -144,12 +150,15 @@ def run_setting(setting: Setting, draws: int) -> dict[str, Any]:
     told = Counter(word for one in found for word in one["reasons"])
     gain, most = (
         np.array([one[word] - one["public"] for one in found]) for word in ("ours", "all rows")
-    )  # fmt: skip
+    )
     line: dict[str, Any] = {
-        "table": setting.table, "public rows": TABLES[setting.table].k * setting.per_component, "budget": setting.budget,
-        "nats over the public fit": float(np.median(gain)), "all rows, without privacy": float(np.median(most)),
+        "table": setting.table,
+        "public rows": TABLES[setting.table].k * setting.per_component,
+        "budget": setting.budget,
+        "nats over the public fit": float(np.median(gain)),
+        "all rows, without privacy": float(np.median(most)),
         "not worse than public": float(np.mean(gain >= 0.0)),
-    }  # fmt: skip
+    }
     for word in ("ours", "public", "all rows"):
         indices = [one[f"{word} index"] for one in found if f"{word} index" in one]
         line[f"Rand, {word}"] = float(np.median(indices)) if indices else None

@@ -103,8 +103,11 @@ def of_columns(draws: int, sizes: tuple[int, ...]) -> Iterator[Part]:
                         column, Cell(n, n_pub, notion, float(amount)), draws
                     ):
                         shared: Any = {
-                            "x_pub": sample.public, "budget": budget, "random_state": sample.seed, "progress": False,
-                        }  # fmt: skip
+                            "x_pub": sample.public,
+                            "budget": budget,
+                            "random_state": sample.seed,
+                            "progress": False,
+                        }
                         source = f"{column.name}, {n_pub} public, {name}"
                         mean = fpp.estimate_mean(sample.private, **shared)
                         low, high = mean.confidence_interval()
@@ -235,9 +238,14 @@ def line_of(parts: list[Part]) -> list[str]:
     plain = sum(not part.reasons for part in parts)
     count = max(sum(right.values()), 1)
     return [
-        f"{len(parts):,}", f"{right.total() / len(parts):.3f}", f"{right['unreliable'] / count:.4f}",
-        f"{right['caution'] / count:.3f}", f"{off.total():,}", f"{off['ok']:,}", f"{off['ok'] / max(plain, 1):.4f}",
-    ]  # fmt: skip
+        f"{len(parts):,}",
+        f"{right.total() / len(parts):.3f}",
+        f"{right['unreliable'] / count:.4f}",
+        f"{right['caution'] / count:.3f}",
+        f"{off.total():,}",
+        f"{off['ok']:,}",
+        f"{off['ok'] / max(plain, 1):.4f}",
+    ]
 
 
 HEADS = [

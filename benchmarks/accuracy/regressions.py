@@ -176,9 +176,15 @@ def ours(cut: Cut, method: str) -> float:
 
 def _fitted(cut: Cut, method: str) -> Any:
     return fpp.linear_regression(
-        *cut.private, x_pub=cut.public[0], y_pub=cut.public[1], budget=cut.budget, method=method,
-        random_state=cut.seed, progress=False, threads=1,
-    )  # fmt: skip
+        *cut.private,
+        x_pub=cut.public[0],
+        y_pub=cut.public[1],
+        budget=cut.budget,
+        method=method,
+        random_state=cut.seed,
+        progress=False,
+        threads=1,
+    )
 
 
 def non_private(cut: Cut) -> float:
@@ -207,9 +213,14 @@ def adaptive_statistics(cut: Cut) -> float:
     longest = float(np.sqrt(np.sum(terms(cut.public[0]) ** 2, axis=1)).max())
     largest = float(np.abs((cut.public[1] - center) / size).max())
     weights = adassp(
-        terms(cut.private[0]), (cut.private[1] - center) / size, cut.cell.epsilon, np.random.default_rng(cut.seed),
-        delta=cut.cell.delta, longest=longest, largest=largest,
-    )  # fmt: skip
+        terms(cut.private[0]),
+        (cut.private[1] - center) / size,
+        cut.cell.epsilon,
+        np.random.default_rng(cut.seed),
+        delta=cut.cell.delta,
+        longest=longest,
+        largest=largest,
+    )
     return cut.error(lambda z: center + size * (terms(z) @ weights))
 
 
@@ -222,9 +233,11 @@ def diffprivlib(cut: Cut) -> float | None:
     low = x_pub.min(axis=0)
     high = x_pub.max(axis=0)
     model = models.LinearRegression(
-        epsilon=cut.cell.epsilon, bounds_X=(low, np.where(high > low, high, low + 1.0)),
-        bounds_y=(y_pub.min(), max(y_pub.max(), y_pub.min() + 1e-6)), random_state=cut.seed,
-    )  # fmt: skip
+        epsilon=cut.cell.epsilon,
+        bounds_X=(low, np.where(high > low, high, low + 1.0)),
+        bounds_y=(y_pub.min(), max(y_pub.max(), y_pub.min() + 1e-6)),
+        random_state=cut.seed,
+    )
     return cut.error(model.fit(x, y).predict)
 
 
@@ -275,10 +288,16 @@ def measure(
                 found.setdefault(name, []).append(math.nan if error is None else error)
     medians = _medians(found)
     return {
-        "table": cell.table, "rows": len(labeled(cell.table)), "n_pub": cell.n_pub, "epsilon": cell.epsilon,
-        "delta": cell.delta, "cuts": seeds, **medians, **judged(cell, medians),
+        "table": cell.table,
+        "rows": len(labeled(cell.table)),
+        "n_pub": cell.n_pub,
+        "epsilon": cell.epsilon,
+        "delta": cell.delta,
+        "cuts": seeds,
+        **medians,
+        **judged(cell, medians),
         "Opacus cuts": sum(not math.isnan(error) for error in found.get(OPACUS, [])),
-    }  # fmt: skip
+    }
 
 
 def _medians(found: dict[str, list[float]]) -> dict[str, float]:
@@ -286,10 +305,13 @@ def _medians(found: dict[str, list[float]]) -> dict[str, float]:
     plain = np.array(found["non-private"])
     middle = float(np.median(plain))
     return {
-        name: math.nan if np.isnan(errors).all() else middle * float(np.nanmedian(errors / plain))
-        if np.isnan(errors).any() else float(np.median(errors))
+        name: math.nan
+        if np.isnan(errors).all()
+        else middle * float(np.nanmedian(errors / plain))
+        if np.isnan(errors).any()
+        else float(np.median(errors))
         for name, errors in ((name, np.array(each)) for name, each in found.items())
-    }  # fmt: skip
+    }
 
 
 def judged(cell: Cell, medians: dict[str, float]) -> dict[str, float]:

@@ -69,11 +69,21 @@ def settings(cells: Cells, name: str = "estimate_mean") -> list[dict[str, Any]]:
             if n < LARGE
             else median <= MEDIAN and decile <= DECILE and not worst > WORST
         )
-        lines.append({
-            "budget": budget, "n": n, "n_pub": n_pub, "median": float(median), "decile": float(decile), "most": float(most),
-            "worst_plain": worst, "coverage": coverage(group, name), "flagged": flagged(group, name),
-            "student": float(np.mean([cell["student_coverage"] for cell in group])), "met": bool(met),
-        })  # fmt: skip
+        lines.append(
+            {
+                "budget": budget,
+                "n": n,
+                "n_pub": n_pub,
+                "median": float(median),
+                "decile": float(decile),
+                "most": float(most),
+                "worst_plain": worst,
+                "coverage": coverage(group, name),
+                "flagged": flagged(group, name),
+                "student": float(np.mean([cell["student_coverage"] for cell in group])),
+                "met": bool(met),
+            }
+        )
     return lines
 
 
@@ -95,11 +105,16 @@ def by_reason(cells: Cells, name: str = "estimate_mean") -> list[dict[str, Any]]
                 for cell, part in mine
                 if cell["best_radius"] > 0.0
             ]
-            lines.append({
-                "n": n, "reason": word or "none", "share": count / total,
-                "coverage": sum(part["covered"] for _, part in mine) / count,
-                "median": float(np.median(found)), "most": float(max(found)),
-            })  # fmt: skip
+            lines.append(
+                {
+                    "n": n,
+                    "reason": word or "none",
+                    "share": count / total,
+                    "coverage": sum(part["covered"] for _, part in mine) / count,
+                    "median": float(np.median(found)),
+                    "most": float(max(found)),
+                }
+            )
     return lines
 
 
@@ -113,11 +128,17 @@ def by_column(
     ).items():
         found = ratios(group, name)
         if len(found):
-            lines.append({
-                "column": column, "half": group[0]["half"], "median": float(np.median(found)), "most": float(found.max()),
-                "coverage": coverage(group, name), "flagged": flagged(group, name),
-                "student": float(np.mean([cell["student_coverage"] for cell in group])),
-            })  # fmt: skip
+            lines.append(
+                {
+                    "column": column,
+                    "half": group[0]["half"],
+                    "median": float(np.median(found)),
+                    "most": float(found.max()),
+                    "coverage": coverage(group, name),
+                    "flagged": flagged(group, name),
+                    "student": float(np.mean([cell["student_coverage"] for cell in group])),
+                }
+            )
     return sorted(lines, key=lambda line: (math.isnan(line["coverage"]), line["coverage"]))
 
 
@@ -154,11 +175,20 @@ def peers(cells: Cells) -> list[dict[str, Any]]:
                 for cell in group
                 if name in cell["contestants"] and "estimate_mean" in cell["contestants"]
             ]
-            lines.append({
-                "n": n, "contestant": name, "cells": len(found), "median": float(np.median(found)),
-                "decile": float(np.quantile(found, 0.9)), "most": float(found.max()), "coverage": coverage(group, name),
-                "closer_than_ours": sum(other < ours for ours, other in both) / len(both) if both else math.nan,
-            })  # fmt: skip
+            lines.append(
+                {
+                    "n": n,
+                    "contestant": name,
+                    "cells": len(found),
+                    "median": float(np.median(found)),
+                    "decile": float(np.quantile(found, 0.9)),
+                    "most": float(found.max()),
+                    "coverage": coverage(group, name),
+                    "closer_than_ours": sum(other < ours for ours, other in both) / len(both)
+                    if both
+                    else math.nan,
+                }
+            )
         public = np.array(
             [cell["public"] / cell["best_radius"] for cell in group if cell["best_radius"] > 0.0]
         )
@@ -170,11 +200,18 @@ def peers(cells: Cells) -> list[dict[str, Any]]:
             ]
         )
         for name, found in (("public rows alone", public), ("no privacy at all", plain)):
-            lines.append({
-                "n": n, "contestant": name, "cells": len(found), "median": float(np.median(found)),
-                "decile": float(np.quantile(found, 0.9)), "most": float(found.max()), "coverage": math.nan,
-                "closer_than_ours": math.nan,
-            })  # fmt: skip
+            lines.append(
+                {
+                    "n": n,
+                    "contestant": name,
+                    "cells": len(found),
+                    "median": float(np.median(found)),
+                    "decile": float(np.quantile(found, 0.9)),
+                    "most": float(found.max()),
+                    "coverage": math.nan,
+                    "closer_than_ours": math.nan,
+                }
+            )
     return lines
 
 
@@ -280,15 +317,24 @@ def regressions_table(lines: list[dict[str, Any]]) -> str:
         lines, key=lambda line: (order.index(line["table"]), line["n_pub"], line["epsilon"])
     ):
         errors = {
-            '"newton"': "newton", '"auto"': "auto",
-            "public rows alone": "public", "AdaSSP": "AdaSSP", "diffprivlib": "diffprivlib",
-            "Opacus, best on test": regressions.OPACUS, "no privacy": "non-private",
-        }  # fmt: skip
-        shown.append({
-            "table": names.get(line["table"], line["table"]), "rows": line["rows"], "public": line["n_pub"],
-            "epsilon": line["epsilon"], "cuts (of Opacus)": f"{line['cuts']} ({line['Opacus cuts']})",
-            **{title: _error(line.get(name)) for title, name in errors.items()},
-        })  # fmt: skip
+            '"newton"': "newton",
+            '"auto"': "auto",
+            "public rows alone": "public",
+            "AdaSSP": "AdaSSP",
+            "diffprivlib": "diffprivlib",
+            "Opacus, best on test": regressions.OPACUS,
+            "no privacy": "non-private",
+        }
+        shown.append(
+            {
+                "table": names.get(line["table"], line["table"]),
+                "rows": line["rows"],
+                "public": line["n_pub"],
+                "epsilon": line["epsilon"],
+                "cuts (of Opacus)": f"{line['cuts']} ({line['Opacus cuts']})",
+                **{title: _error(line.get(name)) for title, name in errors.items()},
+            }
+        )
     return "\n\n".join(
         [table(shown), " ".join(f"{sentence}." for sentence in regressions.targets(lines))]
     )
@@ -303,15 +349,21 @@ def coefficients_table(lines: list[dict[str, Any]]) -> str:
     """Return coverage, width and excess of each setting, and the targets."""
     shown = [
         {
-            "table": line["table"], "half": line["half"], "public": line["n_pub"], "budget": line["budget"],
-            "terms": line["terms"], "coverage / lowest": _both(line["coverage"], line["lowest"]),
+            "table": line["table"],
+            "half": line["half"],
+            "public": line["n_pub"],
+            "budget": line["budget"],
+            "terms": line["terms"],
+            "coverage / lowest": _both(line["coverage"], line["lowest"]),
             "with a reason: share / coverage": _both(
                 line["flagged"] / (line["ok"] + line["flagged"]), line["flagged coverage"]
             ),
-            "width over sampling": line["width"], "excess": line["excess"], "public rows alone": line["public excess"],
+            "width over sampling": line["width"],
+            "excess": line["excess"],
+            "public rows alone": line["public excess"],
         }
         for line in sorted(lines, key=lambda line: line["half"] != "report")
-    ]  # fmt: skip
+    ]
     rows = [coefficients.coverage_row(lines, "coefficients")]
     return "\n\n".join(
         [table(shown), table(rows), *(f"{sentence}." for sentence in coefficients.targets(lines))]
@@ -343,10 +395,13 @@ def covariances_table(lines: list[dict[str, Any]]) -> str:
     shown = []
     for line in sorted(lines, key=lambda line: line["half"] != "report"):
         row: dict[str, Any] = {
-            "table": line["table"], "half": line["half"], "public": line["n_pub"], "budget": line["budget"],
+            "table": line["table"],
+            "half": line["half"],
+            "public": line["n_pub"],
+            "budget": line["budget"],
             "error (predicted)": f"{line['error']:.3g} ({line['predicted']:.3g}{', guess' if line['guess'] > 0.5 else ''})",
             "variance": f"{line['least variance']:.2f} to {line['most variance']:.2f}",
-        }  # fmt: skip
+        }
         for kind in covariances.KINDS:
             covered = _both(line[f"{kind} coverage"], line[f"{kind} flagged coverage"])
             width = line[f"{kind} width"]
@@ -375,14 +430,20 @@ def directions_table(lines: list[dict[str, Any]]) -> str:
     """Return coverage without and with a reason, and width over that of sampling alone, by table and budget."""
     shown = [
         {
-            "table": line["table"], "half": line["half"], "public": line["n_pub"], "budget": line["budget"],
-            "without a reason": line["ok"], "with": line["flagged"],
+            "table": line["table"],
+            "half": line["half"],
+            "public": line["n_pub"],
+            "budget": line["budget"],
+            "without a reason": line["ok"],
+            "with": line["flagged"],
             "coverage": _both(line["coverage"], line["flagged coverage"]),
-            "without noise": "-" if line.get("without noise") is None else f"{line['without noise']:.2f}",
+            "without noise": "-"
+            if line.get("without noise") is None
+            else f"{line['without noise']:.2f}",
             "width over sampling": "-" if line["width"] is None else f"{line['width']:.1f}",
         }
         for line in sorted(lines, key=lambda line: line["half"] != "report")
-    ]  # fmt: skip
+    ]
     return "\n\n".join(
         [table(shown), table([coefficients.coverage_row(lines, "mean squares along directions")])]
     )
@@ -441,14 +502,17 @@ def gaussians_table(lines: list[dict[str, Any]]) -> str:
     for line in lines:
         groups[gaussians.kind_of(line), line["budget"]].append(line)
     for (kind, budget), group in groups.items():
-        text.append({
-            "": f"{kind}, {budget}", "cases": len(group),
-            "covariance": _spread(line["covariance ratio"] for line in group),
-            "mean": _spread(line["mean ratio"] for line in group),
-            "covariance error, ours": float(np.median([line["covariance"] for line in group])),
-            "public rows": float(np.median([line["public covariance"] for line in group])),
-            "paper's method": float(np.median([line["paper covariance"] for line in group])),
-        })  # fmt: skip
+        text.append(
+            {
+                "": f"{kind}, {budget}",
+                "cases": len(group),
+                "covariance": _spread(line["covariance ratio"] for line in group),
+                "mean": _spread(line["mean ratio"] for line in group),
+                "covariance error, ours": float(np.median([line["covariance"] for line in group])),
+                "public rows": float(np.median([line["public covariance"] for line in group])),
+                "paper's method": float(np.median([line["paper covariance"] for line in group])),
+            }
+        )
     told = [
         f"{len(lines)} cases: ten tables and ten Gaussians, {', '.join(dict.fromkeys(line['budget'] for line in lines))}; "
         f"{max(line['samples'] for line in lines)} samples each."

@@ -67,9 +67,16 @@ def draw(name: str, n: int, m: int, rho: float, seed: int) -> dict[str, float]:
 
     def fitted(**options: Any) -> Any:
         return fpp.linear_regression(
-            x[m:], y[m:], x_pub=x[:m], y_pub=y[:m], budget=fpp.ZCDP(rho), random_state=seed, progress=False, threads=1,
+            x[m:],
+            y[m:],
+            x_pub=x[:m],
+            y_pub=y[:m],
+            budget=fpp.ZCDP(rho),
+            random_state=seed,
+            progress=False,
+            threads=1,
             **options,
-        )  # fmt: skip
+        )
 
     with warnings.catch_warnings(), np.errstate(all="ignore"):
         warnings.simplefilter("ignore")
@@ -87,13 +94,16 @@ def draw(name: str, n: int, m: int, rho: float, seed: int) -> dict[str, float]:
     return {
         "auto": truth.excess(auto.coefficients[has_slope]),
         "newton": truth.excess(newton.coefficients[has_slope]),
-        "light": truth.excess(light.coefficients[has_slope]), "public": truth.excess(public.coefficients),
+        "light": truth.excess(light.coefficients[has_slope]),
+        "public": truth.excess(public.coefficients),
         "width": float(np.median((upper - lower) / need)),
         "sampled": float(np.median((upper - lower) / truth.deviations)) / 3.92,
         "covered": float(np.mean((lower <= truth.coefficients) & (truth.coefficients <= upper))),
-        "ok": float(np.mean([not own for own in itertools.compress(auto.part_reasons[1:], has_slope)])),
+        "ok": float(
+            np.mean([not own for own in itertools.compress(auto.part_reasons[1:], has_slope)])
+        ),
         "dim": len(auto.coefficients) + 1.0,
-    }  # fmt: skip
+    }
 
 
 def setting(name: str, n: int, m: int, rho: float, draws: int) -> dict[str, Any]:
@@ -102,10 +112,15 @@ def setting(name: str, n: int, m: int, rho: float, draws: int) -> dict[str, Any]
     found = {key: float(np.median([one[key] for one in each])) for key in each[0]}
     found |= {key: float(np.mean([one[key] for one in each])) for key in ("covered", "ok")}
     return {
-        "name": name, "n": n, "m": m, "rho": rho, "noise": 32.0 * found["dim"] / (2.0 * rho * n), **found,
+        "name": name,
+        "n": n,
+        "m": m,
+        "rho": rho,
+        "noise": 32.0 * found["dim"] / (2.0 * rho * n),
+        **found,
         "choice": found["auto"] / max(min(found["newton"], found["public"]), 1e-300),
         "risk": (1.0 + found["auto"]) / (1.0 + found["light"]),
-    }  # fmt: skip
+    }
 
 
 def targets(lines: Sequence[dict[str, Any]]) -> list[str]:
@@ -125,9 +140,14 @@ def targets(lines: Sequence[dict[str, Any]]) -> list[str]:
     for one in lines:
         budgets.setdefault((one["name"], one["n"], one["m"]), []).append(one)
     falls = [
-        {**more, "more": (1.0 + more["auto"]) / (1.0 + less["auto"]), "wider": more["sampled"] / less["sampled"]}
-        for group in budgets.values() for less, more in pairwise(sorted(group, key=lambda one: float(one["rho"])))
-    ]  # fmt: skip
+        {
+            **more,
+            "more": (1.0 + more["auto"]) / (1.0 + less["auto"]),
+            "wider": more["sampled"] / less["sampled"],
+        }
+        for group in budgets.values()
+        for less, more in pairwise(sorted(group, key=lambda one: float(one["rho"])))
+    ]
     return [
         told(f"auto at most {NEVER_WORSE} times the better route", lines, "choice", NEVER_WORSE),
         told(

@@ -53,10 +53,13 @@ def populations(every: int) -> Iterator[tuple[str, Any]]:
             continue
         order = np.random.default_rng(zlib.crc32(item.encode()))
         numeric = [
-            name for name in frame.columns
-            if frame[name].dtype.kind in "if" and frame[name].nunique() >= LEAST_VALUES and frame[name].notna().mean() > 0.5
+            name
+            for name in frame.columns
+            if frame[name].dtype.kind in "if"
+            and frame[name].nunique() >= LEAST_VALUES
+            and frame[name].notna().mean() > 0.5
             and str(name).lower() not in ("rownames", "id", "unnamed: 0")
-        ]  # fmt: skip
+        ]
         chosen = [numeric[place] for place in sorted(order.permutation(len(numeric))[:COLUMNS])]
         rows = frame[chosen].astype("float64").dropna()
         rows = rows[[name for name in rows if rows[name].nunique() >= LEAST_VALUES]]

@@ -102,9 +102,12 @@ def soft_round_case(n: int, dim: int, k: int) -> Case:
             np.full(count, 1.0 / count), centers[:count], np.tile(np.eye(dim), (count, 1, 1))
         )
         query = SoftGramQuery(
-            shape=(count, dim + 1, dim + 1), row_cost=1, rows_of=partial(rows_in_steps, table=at.table, clip=clip),
-            inv_step=GRAM_BOUND / np.sqrt(clip.total), bound=GRAM_BOUND,
-        )  # fmt: skip
+            shape=(count, dim + 1, dim + 1),
+            row_cost=1,
+            rows_of=partial(rows_in_steps, table=at.table, clip=clip),
+            inv_step=GRAM_BOUND / np.sqrt(clip.total),
+            bound=GRAM_BOUND,
+        )
         grams = query.zeros()
         for begin in range(0, n, CHUNK):
             query.add(x[begin : begin + CHUNK], grams)

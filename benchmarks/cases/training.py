@@ -46,9 +46,15 @@ def gradient_map(dim: int, residual: Any = squared_residual) -> GradientMap:
 def residual_map(dim: int) -> ResidualMap:
     """Return the map of one Newton pass over whitened rows, one in ten of which is clipped."""
     return ResidualMap(
-        weights=np.full(dim, 0.5 / np.sqrt(dim)), spread=np.full(dim, 1.0 / np.sqrt(dim)), residual=squared_residual,
-        scale=1.0, clip=2.0, clip_norm=1.2, inv_step=(BOUND - dim) / 1.2, quant_bound=BOUND,
-    )  # fmt: skip
+        weights=np.full(dim, 0.5 / np.sqrt(dim)),
+        spread=np.full(dim, 1.0 / np.sqrt(dim)),
+        residual=squared_residual,
+        scale=1.0,
+        clip=2.0,
+        clip_norm=1.2,
+        inv_step=(BOUND - dim) / 1.2,
+        quant_bound=BOUND,
+    )
 
 
 def numpy_gradients(rows: Any, weights: Any) -> Any:

@@ -41,9 +41,14 @@ def main(arguments: list[str] | None = None) -> None:
         "--quick", action="store_true", help="a smaller problem, for experiments that take long"
     )
     parser.add_argument(
-        "--cell", dest="cells", type=pair, action="append", default=[], metavar="SHARE:EPSILON",
+        "--cell",
+        dest="cells",
+        type=pair,
+        action="append",
+        default=[],
+        metavar="SHARE:EPSILON",
         help="one cell of a table, such as 0.5:4, for experiments that take long; may be given for several",
-    )  # fmt: skip
+    )
     asked = vars(parser.parse_args(arguments))
     name = asked.pop("name")
     if name is None:
