@@ -21,13 +21,21 @@ from benchmarks.accuracy import (
     mixtures,
     report,
     tables,
-)  # fmt: skip
+)
 
 # Right-skewed, heavy-tailed on both sides, bounded, a year, counts with one outlier, nearly all zeros.
 COLUMNS = (
-    "flights.dep_delay", "flights.distance", "weather.humid", "weather.wind_speed", "weather.precip", "planes.year",
-    "planes.seats", "planes.engines", "airports.alt", "airports.lon",
-)  # fmt: skip
+    "flights.dep_delay",
+    "flights.distance",
+    "weather.humid",
+    "weather.wind_speed",
+    "weather.precip",
+    "planes.year",
+    "planes.seats",
+    "planes.engines",
+    "airports.alt",
+    "airports.lon",
+)
 RESAMPLES = 12
 
 

@@ -24,9 +24,13 @@ from fastpubpriv.rowwise.losses import LOSSES
 
 REPORTS, BATCH = 20_000, 100
 CASES = [  # kind, columns, public rows, epsilon
-    ("even noise", 10, 50, 4.0), ("even noise", 10, 200, 1.0), ("skewed noise", 10, 50, 4.0), ("skewed noise", 10, 200, 1.0),
-    ("classes", 10, 50, 4.0), ("classes", 10, 200, 1.0),
-]  # fmt: skip
+    ("even noise", 10, 50, 4.0),
+    ("even noise", 10, 200, 1.0),
+    ("skewed noise", 10, 50, 4.0),
+    ("skewed noise", 10, 200, 1.0),
+    ("classes", 10, 50, 4.0),
+    ("classes", 10, 200, 1.0),
+]
 QUANTILES = (0.5, 0.75, 0.9, 1.0)
 REACHES = (1.0, 2.0, 3.0, 4.0, 6.0)
 

@@ -36,9 +36,13 @@ SPEED_ROWS = (
     ("estimate_mean, 1,000 x 5", "np.mean"),
 )
 ACCURACY_ROWS = (
-    "estimate_mean", "coinpress_mean, loose bounds", "OpenDP, true range", "OpenDP, public range", "public rows alone",
+    "estimate_mean",
+    "coinpress_mean, loose bounds",
+    "OpenDP, true range",
+    "OpenDP, public range",
+    "public rows alone",
     "no privacy at all",
-)  # fmt: skip
+)
 
 
 def part(text: str, mark: str) -> str:

@@ -152,9 +152,16 @@ def test_nothing_runs_beside_fresh_keys_without_a_reason(tmp_path):
     assert "test_planted.py::test_a: fresh_keys: say why" in done.stderr
 
 
-@pytest.mark.parametrize(("options", "keywords"), [
-    (["-I"], {}), (["-E"], {}), (["-sS"], {}), ([], {"env": {"PATH": ""}}),
-], ids=["isolated", "without environment", "without site", "another environment"])  # fmt: skip
+@pytest.mark.parametrize(
+    ("options", "keywords"),
+    [
+        (["-I"], {}),
+        (["-E"], {}),
+        (["-sS"], {}),
+        ([], {"env": {"PATH": ""}}),
+    ],
+    ids=["isolated", "without environment", "without site", "another environment"],
+)
 def test_a_planted_process_with_keys_of_its_own_is_caught(options, keywords):
     raises(AssertionError, "fresh_keys", child_key, *options, **keywords)
 

@@ -80,13 +80,24 @@ def test_every_planted_fault_has_a_default_test():
     assert all(PLANTED.values())
 
 
-@pytest.mark.parametrize(("planted", "words"), [
-    ("tests/test_tiers.py::test_gone", "not there"), ("tests/test_gone.py::test_a", "not there"),
-    (EXTENDED[0] + "::test_a", "not there"), (next(entry for entry in EXTENDED if "::" in entry), "make test-all"),
-    (next(iter(THINNED)), "make test-all"),
-    ("tests/statistical/test_noise_laws.py::test_a_planted_fault_is_seen", "marked statistical"),
-    ("tests/mechanisms/test_hypotheses.py::test_many_choices_follow_their_law", "marked statistical"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("planted", "words"),
+    [
+        ("tests/test_tiers.py::test_gone", "not there"),
+        ("tests/test_gone.py::test_a", "not there"),
+        (EXTENDED[0] + "::test_a", "not there"),
+        (next(entry for entry in EXTENDED if "::" in entry), "make test-all"),
+        (next(iter(THINNED)), "make test-all"),
+        (
+            "tests/statistical/test_noise_laws.py::test_a_planted_fault_is_seen",
+            "marked statistical",
+        ),
+        (
+            "tests/mechanisms/test_hypotheses.py::test_many_choices_follow_their_law",
+            "marked statistical",
+        ),
+    ],
+)
 def test_a_planted_fault_without_one_is_noticed(planted, words):
     assert words in not_by_default(planted)
 

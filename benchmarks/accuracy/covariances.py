@@ -33,13 +33,21 @@ POPULATION = 200_000  # rows of a synthetic population
 FACTOR = 2.0
 WORSE = 1.05  # ratio of median errors beyond which more budget is significantly worse
 MADE_UP: dict[str, Callable[[np.random.Generator], np.ndarray]] = {
-    "normal": lambda rng: rng.standard_normal((POPULATION, 4)) @ np.array(
-        [[2.0, 0.3, 0.0, 0.1], [0.0, 1.0, 0.5, 0.0], [0.0, 0.0, 3.0, 0.2], [0.0, 0.0, 0.0, 0.5]]
+    "normal": lambda rng: (
+        rng.standard_normal((POPULATION, 4))
+        @ np.array(
+            [[2.0, 0.3, 0.0, 0.1], [0.0, 1.0, 0.5, 0.0], [0.0, 0.0, 3.0, 0.2], [0.0, 0.0, 0.0, 0.5]]
+        )
     ),
-    "lognormal": lambda rng: np.exp(rng.standard_normal((POPULATION, 3)) @ np.array([[1.0, 0.3, 0], [0, 0.5, 0.2], [0, 0, 0.8]])),
-    "student": lambda rng: rng.standard_t(5, (POPULATION, 3)) @ np.array([[1.0, 0.5, 0.0], [0.0, 1.0, 0.5], [0.0, 0.0, 1.0]]),
+    "lognormal": lambda rng: np.exp(
+        rng.standard_normal((POPULATION, 3)) @ np.array([[1.0, 0.3, 0], [0, 0.5, 0.2], [0, 0, 0.8]])
+    ),
+    "student": lambda rng: (
+        rng.standard_t(5, (POPULATION, 3))
+        @ np.array([[1.0, 0.5, 0.0], [0.0, 1.0, 0.5], [0.0, 0.0, 1.0]])
+    ),
     "uniform": lambda rng: rng.uniform(size=(POPULATION, 3)),
-}  # fmt: skip
+}
 
 
 @dataclass(frozen=True)

@@ -29,14 +29,18 @@ from fastpubpriv.mixtures.gaussian_mixture import GaussianMixture
 from fastpubpriv.mixtures.public_em import ComponentShape, public_fits
 
 BUDGETS: dict[str, Any] = {
-    "rho .5": fpp.ZCDP(0.5), "rho .1": fpp.ZCDP(0.1), "(1, 1e-6)": fpp.ApproxDP(1, 1e-6), "epsilon 1": fpp.PureDP(1.0),
-}  # fmt: skip
+    "rho .5": fpp.ZCDP(0.5),
+    "rho .1": fpp.ZCDP(0.1),
+    "(1, 1e-6)": fpp.ApproxDP(1, 1e-6),
+    "epsilon 1": fpp.PureDP(1.0),
+}
 RIGHT, OF_EM = 0.1, 1.5
 DRAWS, EM_STEPS, SETTLED = 20_000, 40, 1e-5
 LEARNERS: dict[str, Any] = {
-    "separated": fpp.learn_separated_mixture, "axis-aligned": fpp.learn_axis_aligned_mixture,
+    "separated": fpp.learn_separated_mixture,
+    "axis-aligned": fpp.learn_axis_aligned_mixture,
     "one_shot": partial(fpp.learn_separated_mixture, method="one_shot"),
-}  # fmt: skip
+}
 
 
 @dataclass(frozen=True)
@@ -76,42 +80,109 @@ class Setting:
 NESTED = {"scales": (1.0, 10.0, 100.0), "axes": True, "dim": 5, "n": 30_000, "apart": 0.0}
 FAR_NESTED = {**NESTED, "scales": (1.0, 100.0, 10_000.0)}
 LISTED = (
-    Setting(5, 5_000, 4, "rho .5"), Setting(10, 50_000, 3, "rho .5", k=4), Setting(5, 5_000, 8, "rho .5"),
-    Setting(5, 1_000, 6, "rho .5"), Setting(10, 50_000, 4, "rho .5", k=4), Setting(5, 1_000, 10, "rho .1"),
-    Setting(5, 10_000, 12, "rho .1"), Setting(5, 50_000, 6, "epsilon 1"), Setting(10, 50_000, 6, "rho .5", k=4),
-    Setting(**NESTED, budget="(1, 1e-6)"), Setting(10, 50_000, 8, "rho .5", k=4),
-    Setting(**FAR_NESTED, budget="(1, 1e-6)"), Setting(10, 50_000, 4, "(1, 1e-6)", k=4), Setting(**NESTED, budget="rho .5"),
-    Setting(10, 50_000, 8, "(1, 1e-6)", k=4), Setting(5, 10_000, 6, "epsilon 1", axes=True),
-    Setting(10, 30_000, 6, "epsilon 1", axes=True, k=4), Setting(2, 10_000, 6, "epsilon 1", axes=True),
-    Setting(10, 50_000, 6, "rho .5", k=4, scales=(0.5, 1.0, 1.5, 2.0)), Setting(5, 300, 12, "rho .1"),
-    Setting(5, 3_000, 12, "rho .1"), Setting(5, 5_000, 6, "epsilon 1"),
-    Setting(5, 30_000, 10, "(1, 1e-6)", scales=(0.01, 1.0, 100.0), axes=True), Setting(10, 50_000, 6, "epsilon 1", k=4),
-    Setting(20, 50_000, 8, "(1, 1e-6)", k=4, n_pub=400), Setting(**NESTED, budget="rho .5", n_pub=20),
+    Setting(5, 5_000, 4, "rho .5"),
+    Setting(10, 50_000, 3, "rho .5", k=4),
+    Setting(5, 5_000, 8, "rho .5"),
+    Setting(5, 1_000, 6, "rho .5"),
+    Setting(10, 50_000, 4, "rho .5", k=4),
+    Setting(5, 1_000, 10, "rho .1"),
+    Setting(5, 10_000, 12, "rho .1"),
+    Setting(5, 50_000, 6, "epsilon 1"),
+    Setting(10, 50_000, 6, "rho .5", k=4),
+    Setting(**NESTED, budget="(1, 1e-6)"),
+    Setting(10, 50_000, 8, "rho .5", k=4),
+    Setting(**FAR_NESTED, budget="(1, 1e-6)"),
+    Setting(10, 50_000, 4, "(1, 1e-6)", k=4),
+    Setting(**NESTED, budget="rho .5"),
+    Setting(10, 50_000, 8, "(1, 1e-6)", k=4),
+    Setting(5, 10_000, 6, "epsilon 1", axes=True),
+    Setting(10, 30_000, 6, "epsilon 1", axes=True, k=4),
+    Setting(2, 10_000, 6, "epsilon 1", axes=True),
+    Setting(10, 50_000, 6, "rho .5", k=4, scales=(0.5, 1.0, 1.5, 2.0)),
+    Setting(5, 300, 12, "rho .1"),
+    Setting(5, 3_000, 12, "rho .1"),
+    Setting(5, 5_000, 6, "epsilon 1"),
+    Setting(5, 30_000, 10, "(1, 1e-6)", scales=(0.01, 1.0, 100.0), axes=True),
+    Setting(10, 50_000, 6, "epsilon 1", k=4),
+    Setting(20, 50_000, 8, "(1, 1e-6)", k=4, n_pub=400),
+    Setting(**NESTED, budget="rho .5", n_pub=20),
     Setting(10, 50_000, 8, "(1, 1e-6)", k=4, n_pub=12),
-)  # fmt: skip
+)
 OTHERS = (
-    Setting(3, 8_000, 3.5, "rho .5", k=5, weights=(0.4, 0.25, 0.15, 0.1, 0.1)), Setting(15, 20_000, 7, "rho .5", n_pub=60),
-    Setting(8, 20_000, 4, "rho .1", k=6, n_pub=150, condition=100.0), Setting(2, 3_000, 2.5, "rho .5", k=2, n_pub=30),
-    Setting(1, 20_000, 4, "(1, 1e-6)", n_pub=40), Setting(30, 40_000, 10, "rho .5", n_pub=200),
-    Setting(6, 100_000, 5, "(1, 1e-6)", k=8, n_pub=200, weights=(0.3, 0.2, 0.12, 0.1, 0.08, 0.08, 0.06, 0.06)),
+    Setting(3, 8_000, 3.5, "rho .5", k=5, weights=(0.4, 0.25, 0.15, 0.1, 0.1)),
+    Setting(15, 20_000, 7, "rho .5", n_pub=60),
+    Setting(8, 20_000, 4, "rho .1", k=6, n_pub=150, condition=100.0),
+    Setting(2, 3_000, 2.5, "rho .5", k=2, n_pub=30),
+    Setting(1, 20_000, 4, "(1, 1e-6)", n_pub=40),
+    Setting(30, 40_000, 10, "rho .5", n_pub=200),
+    Setting(
+        6,
+        100_000,
+        5,
+        "(1, 1e-6)",
+        k=8,
+        n_pub=200,
+        weights=(0.3, 0.2, 0.12, 0.1, 0.08, 0.08, 0.06, 0.06),
+    ),
     Setting(4, 4_000, 6, "epsilon 1", k=2, n_pub=50, weights=(0.8, 0.2)),
-    Setting(12, 40_000, 5, "rho .5", k=5, n_pub=150, scales=(0.3, 0.6, 1.0, 2.0, 3.0), condition=30.0),
+    Setting(
+        12, 40_000, 5, "rho .5", k=5, n_pub=150, scales=(0.3, 0.6, 1.0, 2.0, 3.0), condition=30.0
+    ),
     Setting(20, 10_000, 6, "rho .5", k=4, n_pub=100, axes=True, learner="axis-aligned"),
     Setting(6, 20_000, 4, "rho .1", k=4, n_pub=40, axes=True, learner="axis-aligned"),
-)  # fmt: skip
+)
 
 
 WIDE = tuple(
     Setting(
-        100, 100_000, 12, "(1, 1e-6)", k=6, n_pub=600, weights=(0.3, 0.25, 0.2, 0.15, 0.08, 0.02), condition=30.0, learner=learner,
+        100,
+        100_000,
+        12,
+        "(1, 1e-6)",
+        k=6,
+        n_pub=600,
+        weights=(0.3, 0.25, 0.2, 0.15, 0.08, 0.02),
+        condition=30.0,
+        learner=learner,
     )
     for learner in ("separated", "one_shot")
-)  # fmt: skip
+)
 # Best median total variation of the separated learner before soft EM, of dp_em, and of an EM of 25 lines with noisy moments.
-BEFORE = dict(zip(LISTED, (
-    0.063, 0.051, 0.041, 0.143, 0.046, 0.210, 0.035, 0.026, 0.030, 0.494, 0.029, 0.513, 0.060, 0.469, 0.038, 0.052, 0.048, 0.027,
-    0.046, 0.301, 0.103, 0.174, 0.017, 0.151, 0.098, 0.468, 0.052,
-), strict=True))  # fmt: skip
+BEFORE = dict(
+    zip(
+        LISTED,
+        (
+            0.063,
+            0.051,
+            0.041,
+            0.143,
+            0.046,
+            0.210,
+            0.035,
+            0.026,
+            0.030,
+            0.494,
+            0.029,
+            0.513,
+            0.060,
+            0.469,
+            0.038,
+            0.052,
+            0.048,
+            0.027,
+            0.046,
+            0.301,
+            0.103,
+            0.174,
+            0.017,
+            0.151,
+            0.098,
+            0.468,
+            0.052,
+        ),
+        strict=True,
+    )
+)
 
 
 def mixture_of(setting: Setting, seed: int) -> GaussianMixture:
@@ -278,9 +349,21 @@ def line_of(setting: Setting, found: list[dict[str, Any]]) -> list[str]:
 
 
 HEADS = [
-    "setting", "ours", "dp_em", "public", "no privacy", "before", "ratio", "worst", "right", "ok", "ok and right",
-    "ok and worse than public", "complete", "reasons",
-]  # fmt: skip
+    "setting",
+    "ours",
+    "dp_em",
+    "public",
+    "no privacy",
+    "before",
+    "ratio",
+    "worst",
+    "right",
+    "ok",
+    "ok and right",
+    "ok and worse than public",
+    "complete",
+    "reasons",
+]
 
 
 def main() -> None:

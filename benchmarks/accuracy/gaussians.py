@@ -20,9 +20,17 @@ from benchmarks.accuracy.keeping import Task, results
 BUDGETS = {"rho 0.05": fpp.ZCDP(0.05), "rho 0.5": fpp.ZCDP(0.5), "epsilon 1": fpp.PureDP(1)}
 # dim, private rows, public rows, condition number of the covariance.
 GRID = (
-    (8, 400, 24, 100.0), (8, 10_000, 9, 100.0), (5, 1_000, 6, 1e4), (20, 1_000, 60, 100.0), (20, 10_000, 10, 1e4),
-    (20, 10_000, 10, 1.0), (20, 50_000, 2, 100.0), (40, 10_000, 20, 1.0), (2, 50_000, 3, 1e4), (20, 150, 60, 1e4),
-)  # fmt: skip
+    (8, 400, 24, 100.0),
+    (8, 10_000, 9, 100.0),
+    (5, 1_000, 6, 1e4),
+    (20, 1_000, 60, 100.0),
+    (20, 10_000, 10, 1e4),
+    (20, 10_000, 10, 1.0),
+    (20, 50_000, 2, 100.0),
+    (40, 10_000, 20, 1.0),
+    (2, 50_000, 3, 1e4),
+    (20, 150, 60, 1e4),
+)
 TABLE_SIZES = (500, 5_000)
 # The paper's method by its name; the default may be another.
 OLD_METHOD = "lifted_coinpress"

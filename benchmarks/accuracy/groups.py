@@ -127,9 +127,20 @@ def parts_of(table: Any, rho: float, draws: int) -> Iterator[Part]:
 
 
 HEADS = [
-    "table", "rho", "groups", "error", "known range", "ratio", "finite", "held, no reason", "held", "with a reason",
-    "deviation finite", "deviation held, no reason", "deviation held",
-]  # fmt: skip
+    "table",
+    "rho",
+    "groups",
+    "error",
+    "known range",
+    "ratio",
+    "finite",
+    "held, no reason",
+    "held",
+    "with a reason",
+    "deviation finite",
+    "deviation held, no reason",
+    "deviation held",
+]
 
 
 def line_of(name: str, rho: float, parts: list[Part], draws: int) -> list[str]:

@@ -21,10 +21,16 @@ from fastpubpriv.mixtures.public_em import axis_aligned_start
 # dim, components, private rows, public rows for each component, condition of the covariances, rho.
 # With one public row per component, its covariance must be estimated from private rows.
 GRID = (
-    (2, 3, 30_000, 1, 30.0, 0.5), (5, 3, 3_000, 1, 1.0, 0.5), (20, 3, 30_000, 1, 30.0, 0.5),
-    (4, 3, 3_000, 10, 1.0, 0.5), (4, 3, 30_000, 10, 30.0, 0.05), (20, 3, 10_000, 20, 1.0, 0.5),
-    (40, 4, 30_000, 20, 1.0, 0.5), (40, 4, 30_000, 20, 30.0, 0.5), (40, 4, 30_000, 20, 1.0, 0.05),
-)  # fmt: skip
+    (2, 3, 30_000, 1, 30.0, 0.5),
+    (5, 3, 3_000, 1, 1.0, 0.5),
+    (20, 3, 30_000, 1, 30.0, 0.5),
+    (4, 3, 3_000, 10, 1.0, 0.5),
+    (4, 3, 30_000, 10, 30.0, 0.05),
+    (20, 3, 10_000, 20, 1.0, 0.5),
+    (40, 4, 30_000, 20, 1.0, 0.5),
+    (40, 4, 30_000, 20, 30.0, 0.5),
+    (40, 4, 30_000, 20, 1.0, 0.05),
+)
 APART = 12.0
 # A mean with a larger error, in standard deviations of its component, needs a reason.
 SILENT = 2.0

@@ -37,9 +37,13 @@ BUDGETS: dict[str, Any] = {
 OFF, OFF_LEVEL = 3.0, 0.9973
 # A raw table, a numeric column, and the column of its groups.
 GROUPS = (
-    ("diamonds", "price", "cut"), ("diamonds", "price", "clarity"), ("cps1988", "wage", "region"),
-    ("census2000", "weekinc", "state"), ("survey", "wages", "language"), ("elderly", "visits", "health"),
-)  # fmt: skip
+    ("diamonds", "price", "cut"),
+    ("diamonds", "price", "clarity"),
+    ("cps1988", "wage", "region"),
+    ("census2000", "weekinc", "state"),
+    ("survey", "wages", "language"),
+    ("elderly", "visits", "health"),
+)
 
 
 @dataclass(frozen=True)
@@ -227,8 +231,12 @@ def of_components(draws: int, sizes: tuple[int, ...]) -> Iterator[Part]:
 
 
 KINDS: dict[str, Callable[[int, tuple[int, ...]], Iterator[Part]]] = {
-    "mean": of_columns, "deviation": of_spreads, "group": of_groups, "coefficient": of_terms, "component": of_components,
-}  # fmt: skip
+    "mean": of_columns,
+    "deviation": of_spreads,
+    "group": of_groups,
+    "coefficient": of_terms,
+    "component": of_components,
+}
 
 
 def line_of(parts: list[Part]) -> list[str]:
@@ -249,8 +257,16 @@ def line_of(parts: list[Part]) -> list[str]:
 
 
 HEADS = [
-    "answers", "n", "parts", "right", "of these unreliable", "of these caution", "off", "off and ok", "share of those that are ok",
-]  # fmt: skip
+    "answers",
+    "n",
+    "parts",
+    "right",
+    "of these unreliable",
+    "of these caution",
+    "off",
+    "off and ok",
+    "share of those that are ok",
+]
 
 
 def report(parts: list[Part], *, details: bool) -> str:

@@ -20,11 +20,19 @@ from fastpubpriv.errors import InputError
 FLIGHT_TABLES = {
     "flights": ("dep_delay", "arr_delay", "air_time", "distance", "minute", "flight"),
     "weather": (
-        "temp", "dewp", "humid", "wind_dir", "wind_speed", "wind_gust", "precip", "pressure", "visib",
+        "temp",
+        "dewp",
+        "humid",
+        "wind_dir",
+        "wind_speed",
+        "wind_gust",
+        "precip",
+        "pressure",
+        "visib",
     ),
     "planes": ("year", "seats", "engines"),
     "airports": ("alt", "lon", "tz"),
-}  # fmt: skip
+}
 STATISTICS_TABLES = {
     "randhie": ("mdvis", "physlm", "disea", "hlthp", "idp", "lncoins"),
     "fair": ("affairs", "age", "children"),
@@ -53,7 +61,9 @@ RAW_TABLES = {
     "census2000": ("wooldridge", "census2000", ("educ", "exper", "weekinc")),
     "health": ("sampleSelection", "RandHIE", ("mdvis", "meddol", "disea", "income", "xage")),
     "checks": (
-        "modeldata", "check_times", ("imports", "r_count", "r_size", "ns_export", "doc_count", "data_size", "check_time"),
+        "modeldata",
+        "check_times",
+        ("imports", "r_count", "r_size", "ns_export", "doc_count", "data_size", "check_time"),
     ),
     "movies": ("ggplot2movies", "movies", ("year", "length", "rating", "votes")),
     "diamonds": ("ggplot2", "diamonds", ("carat", "depth", "table", "price")),
@@ -61,7 +71,7 @@ RAW_TABLES = {
     "cps1988": ("AER", "CPS1988", ("wage", "education", "experience")),
     "college": ("wooldridge", "gpa2", ()),
     "survey": ("carData", "SLID", ()),
-}  # fmt: skip
+}
 # Tables for tuning the constants of intervals; the others are for reports.
 RAW_TUNING = ("401ksubs", "census2000", "health")
 COLUMNS = {**FLIGHT_TABLES, **STATISTICS_TABLES, **LEARNING_TABLES}

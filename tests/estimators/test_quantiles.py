@@ -126,9 +126,18 @@ def test_all_missing_or_nowhere_is_unresolved():
 
 @pytest.mark.parametrize(
     ("low", "high", "digits"),
-    [(36.58, 36.63, 36.6), (16.97, 17.02, 17.0), (-5.3, -4.9, -5.0), (-1.0, 2.0, 0.0), (19.985, 19.995, 19.99),
-     (1e300, 3e300, 2e300), (5e-324, 1e-323, 5e-324), (0.1, np.nextafter(0.1, 1), 0.1), (9.5, 10.5, 10.0)],
-)  # fmt: skip
+    [
+        (36.58, 36.63, 36.6),
+        (16.97, 17.02, 17.0),
+        (-5.3, -4.9, -5.0),
+        (-1.0, 2.0, 0.0),
+        (19.985, 19.995, 19.99),
+        (1e300, 3e300, 2e300),
+        (5e-324, 1e-323, 5e-324),
+        (0.1, np.nextafter(0.1, 1), 0.1),
+        (9.5, 10.5, 10.0),
+    ],
+)
 def test_shortest_decimal(low, high, digits):
     assert shortest_decimal(low, high) == digits
 

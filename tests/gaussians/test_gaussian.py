@@ -27,10 +27,17 @@ from fastpubpriv.privacy.spending import GaussianSpending
 FEW = [(100.0, {"n_pub": n_pub, "cond_max": 100.0}) for n_pub in (2, 5)]
 
 
-@pytest.mark.parametrize(("dim", "n", "condition", "options"), [
-    *((dim, n, condition, {}) for dim, n in ((5, 5000), (10, 20_000), (20, 20_000)) for condition in (1.0, 1e4)),
-    *((10, 20_000, *few) for few in FEW),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("dim", "n", "condition", "options"),
+    [
+        *(
+            (dim, n, condition, {})
+            for dim, n in ((5, 5000), (10, 20_000), (20, 20_000))
+            for condition in (1.0, 1e4)
+        ),
+        *((10, 20_000, *few) for few in FEW),
+    ],
+)
 def test_errors_are_the_predicted_ones(dim, n, condition, options):
     covariance, mean = ratios(20, dim, n, condition, **options)
     assert 0.9 <= covariance <= 1.15

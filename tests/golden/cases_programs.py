@@ -51,19 +51,48 @@ def commands() -> Iterator[Case]:
     alone = ("--private", "{rows}")
     groups = ("--private", "{blobs}", "--public", "{blobs_public}", "--components", "3")
     calls = {
-        "mean, counts": ("mean", *two, *RHO), "quantiles": ("quantiles", *two, *RHO),
-        "describe": ("describe", *two, *RHO), "counts": ("counts", *alone, "--columns", "age", "--keys", "1,2", *RHO),
+        "mean, counts": ("mean", *two, *RHO),
+        "quantiles": ("quantiles", *two, *RHO),
+        "describe": ("describe", *two, *RHO),
+        "counts": ("counts", *alone, "--columns", "age", "--keys", "1,2", *RHO),
         "counts of two columns": (
-            "counts", *alone, "--columns", "age,height", "--keys", "age=1", "--keys", "height=2", *RHO
+            "counts",
+            *alone,
+            "--columns",
+            "age,height",
+            "--keys",
+            "age=1",
+            "--keys",
+            "height=2",
+            *RHO,
         ),
-        "persons": ("persons", *alone, "--person", "height", "--by", "age", "--groups", "1,2", *RHO),
-        "gaussian": ("gaussian", *two, *RHO), "mixture": ("mixture", *groups, "--rho", "20"),
+        "persons": (
+            "persons",
+            *alone,
+            "--person",
+            "height",
+            "--by",
+            "age",
+            "--groups",
+            "1,2",
+            *RHO,
+        ),
+        "gaussian": ("gaussian", *two, *RHO),
+        "mixture": ("mixture", *groups, "--rho", "20"),
         "axis-mixture": ("axis-mixture", "--private", "{line}", "--components", "2", *BOTH),
         "weighted-mean": ("weighted-mean", *two, "--norm-bound", "50", "--epsilon", "1"),
         "coinpress-mean": ("coinpress-mean", *alone, "--center", "1", "--radius", "40", *RHO),
-        "histogram, dyadic": ("histogram", *alone, "--columns", "age,height", "--dyadic", "--joint", *BOTH),
+        "histogram, dyadic": (
+            "histogram",
+            *alone,
+            "--columns",
+            "age,height",
+            "--dyadic",
+            "--joint",
+            *BOTH,
+        ),
         "train": ("train", *two, "--label", "age", "--columns", "weight,height", *RHO),
-    }  # fmt: skip
+    }
     for name, arguments in calls.items():
         yield Case(
             name=f"command {name}",

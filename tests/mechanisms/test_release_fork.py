@@ -219,39 +219,55 @@ def trained(fork, forking_pass, **options):
 
 CALLS = {
     "coinpress_mean": lambda fork: (
-        fpp.coinpress_mean(ForkingSource(DATA, fork).rows, center=0.0, radius=5.0, budget=ZCDP(0.5)).mean
+        fpp.coinpress_mean(
+            ForkingSource(DATA, fork).rows, center=0.0, radius=5.0, budget=ZCDP(0.5)
+        ).mean
     ),
     "weighted_mean": lambda fork: (
-        fpp.weighted_mean(ForkingSource(DATA, fork).rows, x_pub=PUBLIC, norm_bound=3.0, budget=ZCDP(0.5)).mean
+        fpp.weighted_mean(
+            ForkingSource(DATA, fork).rows, x_pub=PUBLIC, norm_bound=3.0, budget=ZCDP(0.5)
+        ).mean
     ),
     "estimate_mean, a later pass": lambda fork: (
-        fpp.estimate_mean(ForkingSource(DATA, fork, 2).rows, x_pub=PUBLIC, budget=ApproxDP(1, 1e-6)).mean
+        fpp.estimate_mean(
+            ForkingSource(DATA, fork, 2).rows, x_pub=PUBLIC, budget=ApproxDP(1, 1e-6)
+        ).mean
     ),
     "stable_histogram": lambda fork: (
-        fpp.stable_histogram(ForkingSource(DATA, fork).rows, bins=fpp.BinGrid(width=1.0), budget=ApproxDP(5, 1e-3)).n_priv
+        fpp.stable_histogram(
+            ForkingSource(DATA, fork).rows, bins=fpp.BinGrid(width=1.0), budget=ApproxDP(5, 1e-3)
+        ).n_priv
     ),
     "train, dp_sgd": lambda fork: trained(fork, 1, method="dp_sgd"),
     "train, newton": lambda fork: trained(fork, 1, method="newton"),
     "local reports": lambda fork: (
         fpp.local.PrivUnit(2, 2.0).privatize(ForkingSource(DATA, fork).rows, threads=1).vectors()
     ),
-    "local batches": lambda fork: (
-        np.concatenate(
-            [
-                batch.vectors()
-                for batch in report_batches(fpp.local.PrivUnit(2, 2.0), ForkingSource(DATA, fork).chunks())
-            ]
-        )
+    "local batches": lambda fork: np.concatenate(
+        [
+            batch.vectors()
+            for batch in report_batches(
+                fpp.local.PrivUnit(2, 2.0), ForkingSource(DATA, fork).chunks()
+            )
+        ]
     ),
     "local codes": lambda fork: (
-        fpp.local.SubsetSelection(2, 2.0).privatize(ForkingSource(DATA, fork).rows, threads=1).vectors()
+        fpp.local.SubsetSelection(2, 2.0)
+        .privatize(ForkingSource(DATA, fork).rows, threads=1)
+        .vectors()
     ),
     "local.train": lambda fork: (
         fpp.local.train(
-            DATA, LABELS, loss=forking_gradient(fork), epsilon=2.0, clip_norm=1.0, radius=1.0, batch_rows=100
+            DATA,
+            LABELS,
+            loss=forking_gradient(fork),
+            epsilon=2.0,
+            clip_norm=1.0,
+            radius=1.0,
+            batch_rows=100,
         ).coefficients
     ),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("name", CALLS)

@@ -522,12 +522,20 @@ def test_what_cannot_be_planned_is_refused(task, options, message):
 # ---- plan("train"): it predicts what `train` predicts, its turning points are those of `train`, and the rates switch in place.
 BUDGETS_OF_TRAIN = {"zcdp": ZCDP(0.1), "approx": ApproxDP(1.0, 1e-6), "pure": PureDP(1.0)}
 PAIRS = [
-    ("squared", "auto", "zcdp"), ("squared", "auto", "approx"), ("squared", "auto", "pure"),
-    ("squared", "newton", "approx"), ("squared", "newton", "pure"), ("squared", "throw_away", "zcdp"),
-    ("squared", "semi_dp", "approx"), ("squared", "dp_sgd", "pure"), ("squared", "pda_mirror_descent", "approx"),
-    ("squared", "exponential", "zcdp"), ("huber", "newton", "zcdp"), ("logistic", "auto", "approx"),
+    ("squared", "auto", "zcdp"),
+    ("squared", "auto", "approx"),
+    ("squared", "auto", "pure"),
+    ("squared", "newton", "approx"),
+    ("squared", "newton", "pure"),
+    ("squared", "throw_away", "zcdp"),
+    ("squared", "semi_dp", "approx"),
+    ("squared", "dp_sgd", "pure"),
+    ("squared", "pda_mirror_descent", "approx"),
+    ("squared", "exponential", "zcdp"),
+    ("huber", "newton", "zcdp"),
+    ("logistic", "auto", "approx"),
     ("logistic", "semi_dp", "approx"),
-]  # fmt: skip
+]
 
 
 def fitted(public, n_priv, **options):

@@ -163,10 +163,14 @@ def test_rows_of_persons_are_planned_that_the_call_takes(task, options):
         ("mean", {"groups": 3, "clipping": "gaussian"}, "leave out clipping"),
         ("mean", {"groups": 3, "steps": 3}, "leave out steps"),
         ("count_persons", {"cells": 90, "keys_per_person": "auto"}, "pass a number"),
-        ("train", {"mean_weight": 0.5, "method": "semi_dp"}, "mean_weight= goes with method=.newton"),
+        (
+            "train",
+            {"mean_weight": 0.5, "method": "semi_dp"},
+            "mean_weight= goes with method=.newton",
+        ),
         ("train", {"n_pub": 9, "n_labeled": 12}, "n_labeled must be at most 9"),
     ],
-)  # fmt: skip
+)
 def test_a_refusal_says_what_to_pass_instead(task, given, words):
     arguments = {"n_priv": 1000, "budget": ZCDP(1), **SIZES[task], **given}
     raises(InputError, words, plan, task, **arguments)

@@ -324,23 +324,43 @@ def test_what_is_left_without_a_delta_is_the_whole_epsilon():
 
 
 OF_NUMPY = {
-    "gaussian": (GaussianEvent, {"squared_sensitivity": 2**31 - 1, "log2_scale": 31, "draws": 1}, ZCDP),
+    "gaussian": (
+        GaussianEvent,
+        {"squared_sensitivity": 2**31 - 1, "log2_scale": 31, "draws": 1},
+        ZCDP,
+    ),
     "laplace": (LaplaceEvent, {"l1_sensitivity": 2**31 - 1, "log2_scale": 40, "draws": 1}, PureDP),
-    "selection": (SelectionEvent, {"epsilon": 1, "sensitivity": 2**31 - 1, "candidates": 1}, PureDP),
+    "selection": (
+        SelectionEvent,
+        {"epsilon": 1, "sensitivity": 2**31 - 1, "candidates": 1},
+        PureDP,
+    ),
     "histogram": (
         StableHistogramEvent,
-        {"law": "laplace", "histograms": 1, "step": 2**30, "threshold": 2**31 - 1, "log2_scale": 30, "epsilon": 2, "draws": 1},
+        {
+            "law": "laplace",
+            "histograms": 1,
+            "step": 2**30,
+            "threshold": 2**31 - 1,
+            "log2_scale": 30,
+            "epsilon": 2,
+            "draws": 1,
+        },
         ApproxDP,
     ),
     "sampled": (
         SampledGaussianEvent,
         {
-            "sampling": (2**24, 2**31 - 1), "squared_sensitivity": 2**31 - 1, "log2_scale": 16, "draws": 1, "steps": 2,
+            "sampling": (2**24, 2**31 - 1),
+            "squared_sensitivity": 2**31 - 1,
+            "log2_scale": 16,
+            "draws": 1,
+            "steps": 2,
             "delta": 1e-6,
         },
         ApproxDP,
     ),
-}  # fmt: skip
+}
 
 
 def made_of(kind, fields, integer):

@@ -163,8 +163,16 @@ def test_a_page_shows_each_debit_and_what_is_left(place):
     assert "<p>rho 0.625 of 1 left</p>" in page
     assert "&lt;b&gt;survey &amp; co&lt;/b&gt;" in page
     assert set(re.findall(r"</?([a-z]+)", page)) == {
-        "div", "strong", "table", "thead", "tbody", "tr", "th", "td", "p",
-    }  # fmt: skip
+        "div",
+        "strong",
+        "table",
+        "thead",
+        "tbody",
+        "tr",
+        "th",
+        "td",
+        "p",
+    }
 
 
 def test_a_page_of_many_debits_shows_the_last_ones():

@@ -119,24 +119,40 @@ WEIGHED = {"weights_pub": PUBLIC["w"].to_numpy(), "weight_cap": 1.0}
 REFUSED = {
     "weights in an array": (
         PRIVATE,
-        {"x_pub": PUBLIC, "person": "who", "rows_per_person": 1, **BY_NAME, "weights_priv": PRIVATE["w"].to_numpy()},
+        {
+            "x_pub": PUBLIC,
+            "person": "who",
+            "rows_per_person": 1,
+            **BY_NAME,
+            "weights_priv": PRIVATE["w"].to_numpy(),
+        },
         "weights_priv",
     ),
     "weights in a list, labels by name": (
-        PERSONS, {"x_pub": PUBLIC, **BY_NAME, "weights_priv": PRIVATE["w"].tolist()}, "weights_priv",
+        PERSONS,
+        {"x_pub": PUBLIC, **BY_NAME, "weights_priv": PRIVATE["w"].tolist()},
+        "weights_priv",
     ),
     "labels in an array": (FEATURES, {"y_priv": PRIVATE["y"], **LABELED}, "y_priv"),
     "labels beside a table": (PERSONS, {"y_priv": PRIVATE["y"], **LABELED}, "label="),
     "labels of another table of the same persons": (
-        FEATURES, {"y_priv": private_rows(OTHERS, columns=["y"]), **LABELED}, "y_priv",
+        FEATURES,
+        {"y_priv": private_rows(OTHERS, columns=["y"]), **LABELED},
+        "y_priv",
     ),
     "labels of persons beside rows": (PRIVATE[["x"]], {"y_priv": LABELS, **LABELED}, "y_priv"),
     "weights of another table of the same persons": (
-        FEATURES, {"y_priv": LABELS, "weights_priv": private_rows(OTHERS, columns=["w"]), **LABELED, **WEIGHED},
+        FEATURES,
+        {
+            "y_priv": LABELS,
+            "weights_priv": private_rows(OTHERS, columns=["w"]),
+            **LABELED,
+            **WEIGHED,
+        },
         "weights_priv",
     ),
     "an array of another length": (FEATURES, {"y_priv": PRIVATE["y"][:-1], **LABELED}, "y_priv"),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("name", REFUSED)

@@ -72,12 +72,24 @@ MEAN_OF_DAYS = {"x_pub": VISITS[["days"]][:9], "person": "person"}
 BY_WEIGHT = {"label": "y", "weights_pub": "w", "weights_priv": "w", "weight_cap": 1.0}
 # Arguments that lead to releases which no call of `public_calls` makes.
 MORE = {
-    "weighted_mean, auto": (fpp.weighted_mean, NUMBERS, {"x_pub": NUMBERS[:9], "norm_bound": "auto"}),
+    "weighted_mean, auto": (
+        fpp.weighted_mean,
+        NUMBERS,
+        {"x_pub": NUMBERS[:9], "norm_bound": "auto"},
+    ),
     "coinpress_mean, auto": (fpp.coinpress_mean, NUMBERS, {"center": 0.0, "radius": "auto"}),
     "estimate_mean, far": (fpp.estimate_mean, FAR, {"x_pub": FAR[:3] - [300.0, 0.0]}),
     "estimate_mean, persons": (fpp.estimate_mean, DAYS, {**MEAN_OF_DAYS, "rows_per_person": 3}),
-    "estimate_mean, auto rows": (fpp.estimate_mean, DAYS, {**MEAN_OF_DAYS, "rows_per_person": "auto"}),
-    "quantiles, groups": (fpp.quantiles, DAYS_OF_WARDS, {"x_pub": DAYS_OF_WARDS[:60], "by": "ward"}),
+    "estimate_mean, auto rows": (
+        fpp.estimate_mean,
+        DAYS,
+        {**MEAN_OF_DAYS, "rows_per_person": "auto"},
+    ),
+    "quantiles, groups": (
+        fpp.quantiles,
+        DAYS_OF_WARDS,
+        {"x_pub": DAYS_OF_WARDS[:60], "by": "ward"},
+    ),
     "describe, texts": (fpp.describe, DAYS_OF_WARDS, {"x_pub": DAYS_OF_WARDS[:9]}),
     "value_counts, texts": (fpp.value_counts, VISITS[["ward"]], {}),
     "count_persons, auto": (fpp.count_persons, VISITS, BY_WARD),
@@ -85,41 +97,102 @@ MORE = {
     "private_pca, tail": (fpp.private_pca, HEAVY, {"x_pub": HEAVY[:9], "n_components": 1}),
     "estimate_gaussian, tail": (fpp.estimate_gaussian, HEAVY, {"x_pub": HEAVY[:9]}),
     "estimate_gaussian, constant": (
-        fpp.estimate_gaussian, RNG.normal(size=(50_000, 3)), {"x_pub": [[0, 1, 2.0], [0, 2, 4], [0, 1, 3], [0, 0.3, 1]]},
+        fpp.estimate_gaussian,
+        RNG.normal(size=(50_000, 3)),
+        {"x_pub": [[0, 1, 2.0], [0, 2, 4], [0, 1, 3], [0, 0.3, 1]]},
     ),
-    "train, softmax": (fpp.train, CLASSES, {"x_pub": CLASSES[:60], "label": -1, "loss": "softmax", "method": "newton"}),
-    "train, wide": (fpp.train, WIDE, {"x_pub": WIDE[:3], "label": -1, "loss": "squared", "method": "newton"}),
+    "train, softmax": (
+        fpp.train,
+        CLASSES,
+        {"x_pub": CLASSES[:60], "label": -1, "loss": "softmax", "method": "newton"},
+    ),
+    "train, wide": (
+        fpp.train,
+        WIDE,
+        {"x_pub": WIDE[:3], "label": -1, "loss": "squared", "method": "newton"},
+    ),
     "train, sampled": (
-        fpp.train, NUMBERS,
-        {"x_pub": NUMBERS[:60], "label": -1, "loss": "squared", "method": SemiDP(sampling="poisson", batch_rows=300)},
+        fpp.train,
+        NUMBERS,
+        {
+            "x_pub": NUMBERS[:60],
+            "label": -1,
+            "loss": "squared",
+            "method": SemiDP(sampling="poisson", batch_rows=300),
+        },
     ),
     "linear_regression, unlabeled": (
-        fpp.linear_regression, WEIGHED[["u", "y"]], {"x_pub": WEIGHED[["u"]][:60], "label": "y"},
+        fpp.linear_regression,
+        WEIGHED[["u", "y"]],
+        {"x_pub": WEIGHED[["u"]][:60], "label": "y"},
     ),
-    "linear_regression, weights": (fpp.linear_regression, WEIGHED, {"x_pub": WEIGHED[:60], **BY_WEIGHT}),
+    "linear_regression, weights": (
+        fpp.linear_regression,
+        WEIGHED,
+        {"x_pub": WEIGHED[:60], **BY_WEIGHT},
+    ),
     "logistic_regression, unlabeled": (
-        fpp.logistic_regression, TWO_CLASSES, {"x_pub": TWO_CLASSES[:60, :2], "label": -1, "classes": [0, 1]},
+        fpp.logistic_regression,
+        TWO_CLASSES,
+        {"x_pub": TWO_CLASSES[:60, :2], "label": -1, "classes": [0, 1]},
     ),
-    "logistic_regression, weights": (fpp.logistic_regression, BOUGHT, {"x_pub": BOUGHT[:60], **BY_WEIGHT}),
+    "logistic_regression, weights": (
+        fpp.logistic_regression,
+        BOUGHT,
+        {"x_pub": BOUGHT[:60], **BY_WEIGHT},
+    ),
     "logistic_regression, wide": (
-        fpp.logistic_regression, WIDE_CLASSES, {"x_pub": WIDE_CLASSES[:4], "label": -1, "classes": [0, 1], "method": "newton"},
+        fpp.logistic_regression,
+        WIDE_CLASSES,
+        {"x_pub": WIDE_CLASSES[:4], "label": -1, "classes": [0, 1], "method": "newton"},
     ),
-    "linear_regression, wide": (fpp.linear_regression, WIDE, {"x_pub": WIDE[:3], "label": -1, "method": "newton"}),
+    "linear_regression, wide": (
+        fpp.linear_regression,
+        WIDE,
+        {"x_pub": WIDE[:3], "label": -1, "method": "newton"},
+    ),
     "logistic_regression, little noise": (
-        fpp.logistic_regression, TWO_CLASSES, {"x_pub": TWO_CLASSES[:600], "label": -1, "budget": fpp.ZCDP(1_000)},
+        fpp.logistic_regression,
+        TWO_CLASSES,
+        {"x_pub": TWO_CLASSES[:600], "label": -1, "budget": fpp.ZCDP(1_000)},
     ),
     "train, little noise": (
-        fpp.train, TWO_CLASSES,
-        {"x_pub": TWO_CLASSES[:600], "label": -1, "loss": "logistic", "method": "newton", "budget": fpp.PureDP(40)},
+        fpp.train,
+        TWO_CLASSES,
+        {
+            "x_pub": TWO_CLASSES[:600],
+            "label": -1,
+            "loss": "logistic",
+            "method": "newton",
+            "budget": fpp.PureDP(40),
+        },
     ),
-    "train, Huber": (fpp.train, WEIGHED, {"x_pub": WEIGHED[:60], "loss": "huber", "method": "newton", **BY_WEIGHT}),
+    "train, Huber": (
+        fpp.train,
+        WEIGHED,
+        {"x_pub": WEIGHED[:60], "loss": "huber", "method": "newton", **BY_WEIGHT},
+    ),
     "train, unlabeled": (
-        fpp.train, WEIGHED[["u", "y"]], {"x_pub": WEIGHED[["u"]][:60], "label": "y", "loss": "huber", "method": "newton"},
+        fpp.train,
+        WEIGHED[["u", "y"]],
+        {"x_pub": WEIGHED[["u"]][:60], "label": "y", "loss": "huber", "method": "newton"},
     ),
-    "learn_separated_mixture, no public rows": (fpp.learn_separated_mixture, NEAR, {"n_components": 2}),
-    "learn_separated_mixture, bounds": (fpp.learn_separated_mixture, NEAR, {"n_components": 2, "bounds": (-50, 50)}),
-    "learn_axis_aligned_mixture, no public rows": (fpp.learn_axis_aligned_mixture, NEAR, {"n_components": 2}),
-}  # fmt: skip
+    "learn_separated_mixture, no public rows": (
+        fpp.learn_separated_mixture,
+        NEAR,
+        {"n_components": 2},
+    ),
+    "learn_separated_mixture, bounds": (
+        fpp.learn_separated_mixture,
+        NEAR,
+        {"n_components": 2, "bounds": (-50, 50)},
+    ),
+    "learn_axis_aligned_mixture, no public rows": (
+        fpp.learn_axis_aligned_mixture,
+        NEAR,
+        {"n_components": 2},
+    ),
+}
 NEEDS_A_DELTA = {
     "value_counts, texts",
     "train, sampled",

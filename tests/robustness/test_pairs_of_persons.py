@@ -99,12 +99,19 @@ PAIRS = {
     "mean, bounds": Pair(fpp.estimate_mean, {**OF_X, "bounds": (0, 60)}, mean_ends, 10.0, 20.0),
     "mean, by": Pair(fpp.estimate_mean, {**OF_X, **GROUPED}, ends_of_first, 10.0, 20.0),
     "mean, by text": Pair(
-        fpp.estimate_mean, {**OF_X, "by": "g", "groups": ["a"]}, ends_of_first, 10.0, 20.0, ONLY_ROWS
+        fpp.estimate_mean,
+        {**OF_X, "by": "g", "groups": ["a"]},
+        ends_of_first,
+        10.0,
+        20.0,
+        ONLY_ROWS,
     ),
     "mean, by and bounds": Pair(
         fpp.estimate_mean, {**OF_X, **GROUPED, "bounds": (0, 60)}, ends_of_first, 10.0, 20.0
     ),
-    "mean, variance": Pair(fpp.estimate_mean, {**OF_X, "variance": 4.0}, mean_ends, 10.0, 20.0, ROWS),
+    "mean, variance": Pair(
+        fpp.estimate_mean, {**OF_X, "variance": 4.0}, mean_ends, 10.0, 20.0, ROWS
+    ),
     "quantiles": Pair(fpp.quantiles, {**OF_X, "q": 0.5}, ends_of_first, 10.0, 20.0),
     "quantiles, bounds": Pair(
         fpp.quantiles, {**OF_X, "q": 0.5, "bounds": (0, 60)}, ends_of_first, 10.0, 20.0
@@ -126,8 +133,12 @@ PAIRS = {
         fpp.describe, {**OF_X, "bounds": (0, 60)}, description_ends, 10.0, 20.0
     ),
     "describe, keys": Pair(
-        fpp.describe, {"x_pub": PUBLIC, "columns": ["x", "g"], "keys": {"g": ["a", "b"]}},
-        description_ends, 10.0, 20.0, ONLY_ROWS,
+        fpp.describe,
+        {"x_pub": PUBLIC, "columns": ["x", "g"], "keys": {"g": ["a", "b"]}},
+        description_ends,
+        10.0,
+        20.0,
+        ONLY_ROWS,
     ),
     "weighted mean": Pair(
         fpp.weighted_mean, {**OF_X, "norm_bound": 60.0}, mean_ends, 10.0, 20.0, ROWS
@@ -136,13 +147,17 @@ PAIRS = {
     "regression, weights": Pair(
         fpp.linear_regression,
         {**LABELED, "weights_priv": "w", "weights_pub": "w", "weight_cap": 2.0},
-        slope_ends, 2.0, 2.0,
+        slope_ends,
+        2.0,
+        2.0,
     ),
     "regression, tails": Pair(
         fpp.linear_regression, {**LABELED, "tails": "light"}, slope_ends, 2.0, 2.0, ROWS
     ),
-    "train": Pair(fpp.train, {**LABELED, "loss": "squared", "method": "newton"}, slope_ends, 2.0, 2.0),
-}  # fmt: skip
+    "train": Pair(
+        fpp.train, {**LABELED, "loss": "squared", "method": "newton"}, slope_ends, 2.0, 2.0
+    ),
+}
 
 
 @pytest.mark.filterwarnings("ignore::fastpubpriv.errors.AccuracyWarning")

@@ -225,20 +225,31 @@ def test_real_gaps_are_still_missing():
 BOUNDED = {"bounds": (-100.0, 100.0), "columns": ["x", "y"]}
 REFUSED = {
     "weighted_mean, radius": (fpp.weighted_mean, {"norm_bound": 20.0, "columns": ["x"]}),
-    "weighted_mean, auto": (fpp.weighted_mean, {"norm_bound": "auto", "x_pub": PUBLIC[["x"]], "columns": ["x"]}),
+    "weighted_mean, auto": (
+        fpp.weighted_mean,
+        {"norm_bound": "auto", "x_pub": PUBLIC[["x"]], "columns": ["x"]},
+    ),
     "weighted_mean": (fpp.weighted_mean, BOUNDED),
     "coinpress_mean": (fpp.coinpress_mean, {**BOUNDED, "variance": 1.0}),
     "coinpress_covariance": (fpp.coinpress_covariance, {"scale": 9.0, "columns": ["x"]}),
-    "private_pca": (fpp.private_pca, {"x_pub": PUBLIC[["x", "y"]], "n_components": 1, "columns": ["x", "y"]}),
+    "private_pca": (
+        fpp.private_pca,
+        {"x_pub": PUBLIC[["x", "y"]], "n_components": 1, "columns": ["x", "y"]},
+    ),
     "estimate_mean": (fpp.estimate_mean, {"x_pub": PUBLIC, "columns": ["x"], "variance": 1.0}),
-    "estimate_gaussian": (fpp.estimate_gaussian, {"x_pub": PUBLIC, "columns": ["x"], "method": "pairs"}),
+    "estimate_gaussian": (
+        fpp.estimate_gaussian,
+        {"x_pub": PUBLIC, "columns": ["x"], "method": "pairs"},
+    ),
     "linear_regression": (
-        fpp.linear_regression, {"x_pub": PUBLIC[["x", "y"]], "columns": ["x"], "label": "y", "tails": "light"},
+        fpp.linear_regression,
+        {"x_pub": PUBLIC[["x", "y"]], "columns": ["x"], "label": "y", "tails": "light"},
     ),
     "learn_separated_mixture": (
-        fpp.learn_separated_mixture, {"x_pub": PUBLIC[["x", "y"]], "columns": ["x", "y"], "n_components": 1},
+        fpp.learn_separated_mixture,
+        {"x_pub": PUBLIC[["x", "y"]], "columns": ["x", "y"], "n_components": 1},
     ),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("k", [2, "auto"])

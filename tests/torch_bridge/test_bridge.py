@@ -270,14 +270,27 @@ def test_seeds_repeat_and_are_flagged():
     assert not torch.equal(found[0], found[2])
 
 
-@pytest.mark.parametrize(("changes", "said"), [
-    ({"priv_weight": 0.0}, "priv_weight"), ({"priv_weight": 1.5}, "priv_weight"), ({"batch_rows": 200}, "batch_rows"),
-    ({"clip_norm": float("nan")}, "clip_norm"), ({"steps": 0}, "steps"),
-    ({"public_gradient": "sphera"}, "public_gradient"),
-    ({"loss": lambda outputs, y: squared(outputs, y).mean()}, "reduction"),
-    ({"net": torch.nn.Sequential(torch.nn.Linear(3, 4), torch.nn.BatchNorm1d(4), torch.nn.Linear(4, 1))}, "Opacus"),
-    ({"net": "net"}, "torch.nn.Module"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"priv_weight": 0.0}, "priv_weight"),
+        ({"priv_weight": 1.5}, "priv_weight"),
+        ({"batch_rows": 200}, "batch_rows"),
+        ({"clip_norm": float("nan")}, "clip_norm"),
+        ({"steps": 0}, "steps"),
+        ({"public_gradient": "sphera"}, "public_gradient"),
+        ({"loss": lambda outputs, y: squared(outputs, y).mean()}, "reduction"),
+        (
+            {
+                "net": torch.nn.Sequential(
+                    torch.nn.Linear(3, 4), torch.nn.BatchNorm1d(4), torch.nn.Linear(4, 1)
+                )
+            },
+            "Opacus",
+        ),
+        ({"net": "net"}, "torch.nn.Module"),
+    ],
+)
 def test_refusals(changes, said):
     net = changes.pop("net", None)
     with pytest.raises(
