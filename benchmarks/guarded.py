@@ -5,22 +5,31 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from benchmarks.cases import (
-    bins,
-    calls,
-    columns,
-    hypotheses,
-    leaves,
-    loops,
-    public_calls,
-    reports,
-    training,
-)
+from benchmarks.cases import bins, calls, columns, hypotheses, leaves, loops, reports, training
 from benchmarks.cases.loops import Case
+from benchmarks.cases.public_calls import (
+    EXPONENTS,
+    LIKELIHOODS,
+    PANDAS,
+    PRODUCTS,
+    SORTED,
+    TREE,
+    UNIQUE,
+    clipping_case,
+    dyadic_histogram_case,
+    persons_mean_case,
+    privatize_case,
+    selection_case,
+    stable_histogram_case,
+    supercluster_case,
+    terrific_ball_case,
+    twenty_columns_case,
+    value_counts_case,
+)
 from fastpubpriv.rowwise.losses import logistic_residual
 
 
@@ -31,176 +40,127 @@ class Guarded(NamedTuple):
     peer: str
 
 
-SUPERCLUSTERS = {
-    "supercluster, small": Guarded(
-        partial(public_calls.supercluster_case, "mixture", 300, 20), public_calls.PRODUCTS
-    ),
-    "supercluster, medium": Guarded(
-        partial(public_calls.supercluster_case, "mixture", 2_000, 20), public_calls.PRODUCTS
-    ),
-    "supercluster, large": Guarded(
-        partial(public_calls.supercluster_case, "mixture", 5_000, 20), public_calls.PRODUCTS
-    ),
-    "supercluster, pairs": Guarded(
-        partial(public_calls.supercluster_case, "pairs", 8_000, 20), public_calls.TREE
-    ),
-    "supercluster, line": Guarded(
-        partial(public_calls.supercluster_case, "line", 8_000, 20), public_calls.TREE
-    ),
-}
-TERRIFIC_BALLS = {
-    "terrific ball, small": Guarded(
-        partial(public_calls.terrific_ball_case, "mixture", 300, 8), public_calls.SORTED
-    ),
-    "terrific ball, medium": Guarded(
-        partial(public_calls.terrific_ball_case, "mixture", 1_000, 8), public_calls.SORTED
-    ),
-    "terrific ball, large": Guarded(
-        partial(public_calls.terrific_ball_case, "mixture", 2_000, 8), public_calls.SORTED
-    ),
-    "terrific ball, pairs": Guarded(
-        partial(public_calls.terrific_ball_case, "pairs", 1_000, 8), public_calls.SORTED
-    ),
-}
-HISTOGRAMS = {
-    "stable histogram, small": Guarded(
-        partial(public_calls.stable_histogram_case, "few bins", 20_000), public_calls.UNIQUE
-    ),
-    "stable histogram, medium": Guarded(
-        partial(public_calls.stable_histogram_case, "few bins", 200_000), public_calls.UNIQUE
-    ),
-    "stable histogram, large": Guarded(
-        partial(public_calls.stable_histogram_case, "few bins", 2_000_000), public_calls.UNIQUE
-    ),
-    "stable histogram, many bins": Guarded(
-        partial(public_calls.stable_histogram_case, "many bins", 1_000_000), public_calls.UNIQUE
-    ),
-    "stable histogram, distinct": Guarded(
-        partial(public_calls.stable_histogram_case, "distinct", 1_000_000), public_calls.UNIQUE
-    ),
-    "stable histogram, twenty columns": Guarded(
-        partial(public_calls.twenty_columns_case, 50_000), public_calls.UNIQUE
-    ),
-    "stable histogram, dyadic": Guarded(
-        partial(public_calls.dyadic_histogram_case, 1_000_000), public_calls.EXPONENTS
-    ),
-}
-PRIVATIZED = {
-    "PrivUnit, one row": Guarded(partial(public_calls.privatize_case, 1, 100, 4.0), reports.NUMPY),
-    "PrivUnit, small": Guarded(partial(public_calls.privatize_case, 100, 20, 4.0), reports.NUMPY),
-    "PrivUnit, medium": Guarded(
-        partial(public_calls.privatize_case, 1_000, 100, 8.0), reports.NUMPY
-    ),
-    "PrivUnit, large": Guarded(
-        partial(public_calls.privatize_case, 500, 1_000, 8.0), reports.NUMPY
-    ),
-    "PrivUnit, two columns": Guarded(
-        partial(public_calls.privatize_case, 5_000, 2, 0.5), reports.NUMPY
-    ),
-}
-CLIPPED = {
-    "clipping in train, small": Guarded(
-        partial(public_calls.clipping_case, 2_000, 20), training.BLOCKS
-    ),
-    "clipping in train, medium": Guarded(
-        partial(public_calls.clipping_case, 10_000, 50), training.BLOCKS
-    ),
-    "clipping in train, large": Guarded(
-        partial(public_calls.clipping_case, 20_000, 100), training.BLOCKS
-    ),
-    "clipping in train, float32": Guarded(
-        partial(public_calls.clipping_case, 20_000, 100, np.float32), training.BLOCKS
-    ),
-}
+class Cases(dict[str, Guarded]):
+    """Guarded cases of one family by name."""
+
+    def add(
+        self, name: str, peer: str, make: Callable[..., Case], *arguments: Any, **options: Any
+    ) -> None:
+        """Add the case that `make` returns for these arguments, guarded by its ratio to `peer`."""
+        self[name] = Guarded(partial(make, *arguments, **options), peer)
+
+
+SUPERCLUSTERS = Cases()
+SUPERCLUSTERS.add("supercluster, small", PRODUCTS, supercluster_case, "mixture", 300, 20)
+SUPERCLUSTERS.add("supercluster, medium", PRODUCTS, supercluster_case, "mixture", 2_000, 20)
+SUPERCLUSTERS.add("supercluster, large", PRODUCTS, supercluster_case, "mixture", 5_000, 20)
+SUPERCLUSTERS.add("supercluster, pairs", TREE, supercluster_case, "pairs", 8_000, 20)
+SUPERCLUSTERS.add("supercluster, line", TREE, supercluster_case, "line", 8_000, 20)
+TERRIFIC_BALLS = Cases()
+TERRIFIC_BALLS.add("terrific ball, small", SORTED, terrific_ball_case, "mixture", 300, 8)
+TERRIFIC_BALLS.add("terrific ball, medium", SORTED, terrific_ball_case, "mixture", 1_000, 8)
+TERRIFIC_BALLS.add("terrific ball, large", SORTED, terrific_ball_case, "mixture", 2_000, 8)
+TERRIFIC_BALLS.add("terrific ball, pairs", SORTED, terrific_ball_case, "pairs", 1_000, 8)
+HISTOGRAMS = Cases()
+HISTOGRAMS.add("stable histogram, small", UNIQUE, stable_histogram_case, "few bins", 20_000)
+HISTOGRAMS.add("stable histogram, medium", UNIQUE, stable_histogram_case, "few bins", 200_000)
+HISTOGRAMS.add("stable histogram, large", UNIQUE, stable_histogram_case, "few bins", 2_000_000)
+HISTOGRAMS.add("stable histogram, many bins", UNIQUE, stable_histogram_case, "many bins", 1_000_000)
+HISTOGRAMS.add("stable histogram, distinct", UNIQUE, stable_histogram_case, "distinct", 1_000_000)
+HISTOGRAMS.add("stable histogram, twenty columns", UNIQUE, twenty_columns_case, 50_000)
+HISTOGRAMS.add("stable histogram, dyadic", EXPONENTS, dyadic_histogram_case, 1_000_000)
+PRIVATIZED = Cases()
+PRIVATIZED.add("PrivUnit, one row", reports.NUMPY, privatize_case, 1, 100, 4.0)
+PRIVATIZED.add("PrivUnit, small", reports.NUMPY, privatize_case, 100, 20, 4.0)
+PRIVATIZED.add("PrivUnit, medium", reports.NUMPY, privatize_case, 1_000, 100, 8.0)
+PRIVATIZED.add("PrivUnit, large", reports.NUMPY, privatize_case, 500, 1_000, 8.0)
+PRIVATIZED.add("PrivUnit, two columns", reports.NUMPY, privatize_case, 5_000, 2, 0.5)
+CLIPPED = Cases()
+CLIPPED.add("clipping in train, small", training.BLOCKS, clipping_case, 2_000, 20)
+CLIPPED.add("clipping in train, medium", training.BLOCKS, clipping_case, 10_000, 50)
+CLIPPED.add("clipping in train, large", training.BLOCKS, clipping_case, 20_000, 100)
+CLIPPED.add("clipping in train, float32", training.BLOCKS, clipping_case, 20_000, 100, np.float32)
 HOT_LOOPS = SUPERCLUSTERS | TERRIFIC_BALLS | HISTOGRAMS | PRIVATIZED | CLIPPED
 
-WHOLE_CALLS = {
-    "estimate_mean, small": Guarded(lambda: calls.small_calls()[0], "np.mean"),
-    "estimate_mean, large": Guarded(
-        lambda: _named(calls.mean_calls(50_000, 50), "estimate_mean"), "NumPy in row blocks"
-    ),
-    "weighted_mean, small": Guarded(lambda: calls.small_calls()[1], "np.mean"),
-    "weighted_mean, large": Guarded(
-        lambda: _named(calls.mean_calls(200_000, 50), "weighted_mean"), "NumPy in row blocks"
-    ),
-    "estimate_gaussian, small": Guarded(lambda: calls.small_calls()[2], "np.cov"),
-    "estimate_gaussian, large": Guarded(partial(calls.gaussian_call, 50_000, 50), "np.cov"),
-    "estimate_gaussian, four rounds": Guarded(
-        partial(loops.gaussian_case, 20_000, 100), "NumPy clip and dsyrk, as many passes"
-    ),
-    "coinpress_mean": Guarded(
-        partial(calls.published_mean_call, 50_000, 50), "the published script"
-    ),
-    "coinpress_covariance": Guarded(
-        partial(calls.covariance_call, 20_000, 50), "the published script"
-    ),
-    "linear regression": Guarded(lambda: calls.regression_calls(100_000, 20)[0], calls.SCIKIT),
-    "logistic regression": Guarded(lambda: calls.regression_calls(100_000, 20)[1], calls.SCIKIT),
-    "separated mixture": Guarded(
-        partial(calls.mixture_call, 50_000), f"{calls.SCIKIT}, a tenth of the rows, 5 steps"
-    ),
-    "axis-aligned mixture": Guarded(
-        partial(calls.axis_aligned_call, 50_000, 10), f"{calls.SCIKIT}, 'diag', 5 steps"
-    ),
-    "choice of a hypothesis": Guarded(
-        partial(public_calls.selection_case, 100, 2, 5_000), public_calls.LIKELIHOODS
-    ),
-    "quantiles": Guarded(partial(calls.quantiles_call, 1_000_000), "np.quantile"),
-    "describe": Guarded(partial(calls.describe_call, 200_000, 20), "pandas describe"),
-    "value counts": Guarded(
-        partial(public_calls.value_counts_case, 200_000, 50), public_calls.PANDAS
-    ),
-    "means of groups": Guarded(partial(calls.groups_call, 200_000, 10, 51), "pandas groupby"),
-    "mean of persons": Guarded(
-        partial(public_calls.persons_mean_case, 200_000), public_calls.PANDAS
-    ),
-    "rows of persons": Guarded(partial(bins.persons_case, 300_000), "polars, head of groups"),
-}
+WHOLE_CALLS = Cases()
+WHOLE_CALLS.add("estimate_mean, small", "np.mean", lambda: calls.small_calls()[0])
+WHOLE_CALLS.add(
+    "estimate_mean, large",
+    "NumPy in row blocks",
+    lambda: _named(calls.mean_calls(50_000, 50), "estimate_mean"),
+)
+WHOLE_CALLS.add("weighted_mean, small", "np.mean", lambda: calls.small_calls()[1])
+WHOLE_CALLS.add(
+    "weighted_mean, large",
+    "NumPy in row blocks",
+    lambda: _named(calls.mean_calls(200_000, 50), "weighted_mean"),
+)
+WHOLE_CALLS.add("estimate_gaussian, small", "np.cov", lambda: calls.small_calls()[2])
+WHOLE_CALLS.add("estimate_gaussian, large", "np.cov", calls.gaussian_call, 50_000, 50)
+WHOLE_CALLS.add(
+    "estimate_gaussian, four rounds",
+    "NumPy clip and dsyrk, as many passes",
+    loops.gaussian_case,
+    20_000,
+    100,
+)
+WHOLE_CALLS.add("coinpress_mean", "the published script", calls.published_mean_call, 50_000, 50)
+WHOLE_CALLS.add("coinpress_covariance", "the published script", calls.covariance_call, 20_000, 50)
+WHOLE_CALLS.add("linear regression", calls.SCIKIT, lambda: calls.regression_calls(100_000, 20)[0])
+WHOLE_CALLS.add("logistic regression", calls.SCIKIT, lambda: calls.regression_calls(100_000, 20)[1])
+WHOLE_CALLS.add(
+    "separated mixture", f"{calls.SCIKIT}, a tenth of the rows, 5 steps", calls.mixture_call, 50_000
+)
+WHOLE_CALLS.add(
+    "axis-aligned mixture", f"{calls.SCIKIT}, 'diag', 5 steps", calls.axis_aligned_call, 50_000, 10
+)
+WHOLE_CALLS.add("choice of a hypothesis", LIKELIHOODS, selection_case, 100, 2, 5_000)
+WHOLE_CALLS.add("quantiles", "np.quantile", calls.quantiles_call, 1_000_000)
+WHOLE_CALLS.add("describe", "pandas describe", calls.describe_call, 200_000, 20)
+WHOLE_CALLS.add("value counts", PANDAS, value_counts_case, 200_000, 50)
+WHOLE_CALLS.add("means of groups", "pandas groupby", calls.groups_call, 200_000, 10, 51)
+WHOLE_CALLS.add("mean of persons", PANDAS, persons_mean_case, 200_000)
+WHOLE_CALLS.add("rows of persons", "polars, head of groups", bins.persons_case, 300_000)
 
-PASSES = {
-    "gaussian noise": Guarded(lambda: loops.noise_cases(200_000, False)[0], "numpy (insecure)"),
-    "laplace noise": Guarded(lambda: loops.noise_cases(200_000, False)[1], "numpy (insecure)"),
-    "a small pass": Guarded(loops.empty_pass_case, "NumPy mean"),
-    "sum 4": Guarded(partial(loops.mean_case, 1_000_000, 4), "NumPy clip and mean"),
-    "sum 50": Guarded(partial(loops.mean_case, 200_000, 50), "NumPy clip and mean"),
-    "sum 50, float32": Guarded(
-        partial(loops.mean_case, 200_000, 50, np.float32), "NumPy clip and mean"
-    ),
-    "sum 500": Guarded(partial(loops.mean_case, 20_000, 500), "NumPy clip and mean"),
-    "cells of columns": Guarded(partial(columns.cells_case, 20_000, 50), columns.BINCOUNT),
-    "boxes of columns": Guarded(partial(columns.box_case, 20_000, 50), columns.CLIP),
-    "boxed rows added up": Guarded(partial(columns.boxed_sum_case, 20_000, 50), columns.ADD),
-    "boxed rows by norm": Guarded(partial(columns.boxed_shells_case, 20_000, 50), columns.NORMS),
-    "gram 100": Guarded(partial(loops.gram_case, 50_000, 100), "NumPy clip and dsyrk"),
-    "gram 1000": Guarded(partial(loops.gram_case, 4_000, 1000), "NumPy clip and dsyrk"),
-    "gram 100, mapped": Guarded(
-        partial(loops.gram_case, 30_000, 100, mapped=True), "NumPy clip and dsyrk"
-    ),
-    "local reports 100": Guarded(partial(reports.report_case, 2_000, 100), reports.NUMPY),
-    "routes": Guarded(partial(leaves.routing_case, 100_000, 16, 8), "NumPy products"),
-    "leaf grams": Guarded(
-        partial(leaves.leaf_gram_case, 100_000, 16, 8), "NumPy masks, clip and dsyrk"
-    ),
-    "pairs": Guarded(
-        partial(hypotheses.pairs_case, 640, 1024), "NumPy, a hypothesis against the rest"
-    ),
-    "cells": Guarded(partial(hypotheses.cells_case, 640), "NumPy, a hypothesis against the rest"),
-    "bins, bounded": Guarded(partial(bins.bins_case, "bounded", 1_000_000), "NumPy unique"),
-    "bins, heavy tail": Guarded(partial(bins.bins_case, "heavy-tailed", 1_000_000), "NumPy unique"),
-    "bins, dyadic": Guarded(
-        partial(bins.bins_case, "dyadic", 1_000_000), "NumPy frexp and bincount"
-    ),
-    "bins, 30 widths": Guarded(partial(bins.bins_case, "30 widths", 1_000_000), "NumPy unique"),
-    "clipped gradients": Guarded(partial(training.gradient_case, 50_000, 100), training.BLOCKS),
-    "clipped gradients, float32": Guarded(
-        partial(training.gradient_case, 50_000, 100, np.float32), training.BLOCKS
-    ),
-    "clipped gradients, logistic": Guarded(
-        partial(training.gradient_case, 50_000, 100, np.float64, logistic_residual), training.BLOCKS
-    ),
-    "a mini-batch": Guarded(training.batch_case, "NumPy"),
-    "a newton pass": Guarded(partial(training.newton_case, 50_000, 100), training.BLOCKS),
-}
+PASSES = Cases()
+PASSES.add("gaussian noise", "numpy (insecure)", lambda: loops.noise_cases(200_000, False)[0])
+PASSES.add("laplace noise", "numpy (insecure)", lambda: loops.noise_cases(200_000, False)[1])
+PASSES.add("a small pass", "NumPy mean", loops.empty_pass_case)
+PASSES.add("sum 4", "NumPy clip and mean", loops.mean_case, 1_000_000, 4)
+PASSES.add("sum 50", "NumPy clip and mean", loops.mean_case, 200_000, 50)
+PASSES.add("sum 50, float32", "NumPy clip and mean", loops.mean_case, 200_000, 50, np.float32)
+PASSES.add("sum 500", "NumPy clip and mean", loops.mean_case, 20_000, 500)
+PASSES.add("cells of columns", columns.BINCOUNT, columns.cells_case, 20_000, 50)
+PASSES.add("boxes of columns", columns.CLIP, columns.box_case, 20_000, 50)
+PASSES.add("boxed rows added up", columns.ADD, columns.boxed_sum_case, 20_000, 50)
+PASSES.add("boxed rows by norm", columns.NORMS, columns.boxed_shells_case, 20_000, 50)
+PASSES.add("gram 100", "NumPy clip and dsyrk", loops.gram_case, 50_000, 100)
+PASSES.add("gram 1000", "NumPy clip and dsyrk", loops.gram_case, 4_000, 1_000)
+PASSES.add("gram 100, mapped", "NumPy clip and dsyrk", loops.gram_case, 30_000, 100, mapped=True)
+PASSES.add("local reports 100", reports.NUMPY, reports.report_case, 2_000, 100)
+PASSES.add("routes", "NumPy products", leaves.routing_case, 100_000, 16, 8)
+PASSES.add("leaf grams", "NumPy masks, clip and dsyrk", leaves.leaf_gram_case, 100_000, 16, 8)
+PASSES.add("pairs", "NumPy, a hypothesis against the rest", hypotheses.pairs_case, 640, 1024)
+PASSES.add("cells", "NumPy, a hypothesis against the rest", hypotheses.cells_case, 640)
+PASSES.add("bins, bounded", "NumPy unique", bins.bins_case, "bounded", 1_000_000)
+PASSES.add("bins, heavy tail", "NumPy unique", bins.bins_case, "heavy-tailed", 1_000_000)
+PASSES.add("bins, dyadic", "NumPy frexp and bincount", bins.bins_case, "dyadic", 1_000_000)
+PASSES.add("bins, 30 widths", "NumPy unique", bins.bins_case, "30 widths", 1_000_000)
+PASSES.add("clipped gradients", training.BLOCKS, training.gradient_case, 50_000, 100)
+PASSES.add(
+    "clipped gradients, float32", training.BLOCKS, training.gradient_case, 50_000, 100, np.float32
+)
+PASSES.add(
+    "clipped gradients, logistic",
+    training.BLOCKS,
+    training.gradient_case,
+    50_000,
+    100,
+    np.float64,
+    logistic_residual,
+)
+PASSES.add("a mini-batch", "NumPy", training.batch_case)
+PASSES.add("a newton pass", training.BLOCKS, training.newton_case, 50_000, 100)
 GUARDED = HOT_LOOPS | WHOLE_CALLS | PASSES
 
 
