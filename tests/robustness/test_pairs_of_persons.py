@@ -53,8 +53,8 @@ class Pair(NamedTuple):
     function: Callable[..., Any]
     options: dict[str, Any]
     ends: Callable[[Any], tuple[Any, Any]]
-    truth: Any
-    of_sums: Any
+    truth: float
+    of_sums: float
     refused: tuple[str, ...] = ()
 
 
@@ -63,101 +63,75 @@ def mean_ends(result):
 
 
 def ends_of_first(result):
-    """Ends of the first group, or line."""
-    lower, upper = result.confidence_interval(LEVEL)
-    return lower[0], upper[0]
-
-
-def slope_ends(result):
+    """Ends of the first group, line or slope."""
     lower, upper = result.confidence_interval(LEVEL)
     return lower[0], upper[0]
 
 
 def description_ends(result):
-    lower, upper = result.means.confidence_interval(LEVEL)
-    return lower[0], upper[0]
+    return ends_of_first(result.means)
 
 
 def share_ends(result):
     """Ends of the share of the first key in the rows that are used."""
-    lower, upper = result.confidence_interval(LEVEL)
+    lower, upper = ends_of_first(result)
     used = result.n_priv if result.rows_used is None else result.rows_used
-    return lower[0] / used, upper[0] / used
+    return lower / used, upper / used
 
 
 def gaussian_ends(result):
     return result.confidence_interval(LEVEL, of="mean")
 
 
-OF_X = {"x_pub": PUBLIC, "columns": ["x"]}
 ROWS = ("two rows", "auto")
 ONLY_ROWS = ("the mean", "the sum")
-LABELED = {"x_pub": PUBLIC[["id", "x", "y", "w"]], "label": "y", "columns": ["x"]}
-GROUPED: dict[str, Any] = {"by": "h", "groups": [0]}
-PAIRS = {
-    "mean": Pair(fpp.estimate_mean, OF_X, mean_ends, 10.0, 20.0),
-    "mean, bounds": Pair(fpp.estimate_mean, {**OF_X, "bounds": (0, 60)}, mean_ends, 10.0, 20.0),
-    "mean, by": Pair(fpp.estimate_mean, {**OF_X, **GROUPED}, ends_of_first, 10.0, 20.0),
-    "mean, by text": Pair(
-        fpp.estimate_mean,
-        {**OF_X, "by": "g", "groups": ["a"]},
-        ends_of_first,
-        10.0,
-        20.0,
-        ONLY_ROWS,
-    ),
-    "mean, by and bounds": Pair(
-        fpp.estimate_mean, {**OF_X, **GROUPED, "bounds": (0, 60)}, ends_of_first, 10.0, 20.0
-    ),
-    "mean, variance": Pair(
-        fpp.estimate_mean, {**OF_X, "variance": 4.0}, mean_ends, 10.0, 20.0, ROWS
-    ),
-    "quantiles": Pair(fpp.quantiles, {**OF_X, "q": 0.5}, ends_of_first, 10.0, 20.0),
-    "quantiles, bounds": Pair(
-        fpp.quantiles, {**OF_X, "q": 0.5, "bounds": (0, 60)}, ends_of_first, 10.0, 20.0
-    ),
-    "quantiles, by": Pair(fpp.quantiles, {**OF_X, "q": 0.5, **GROUPED}, ends_of_first, 10.0, 20.0),
-    "gaussian": Pair(fpp.estimate_gaussian, OF_X, gaussian_ends, 10.0, 20.0),
-    "gaussian, bounds": Pair(
-        fpp.estimate_gaussian, {**OF_X, "bounds": (0, 60)}, gaussian_ends, 10.0, 20.0
-    ),
-    "counts": Pair(fpp.value_counts, {"columns": "h", "keys": [0, 1]}, share_ends, 0.5, 0.5),
-    "counts of text": Pair(
-        fpp.value_counts, {"columns": "g", "keys": ["a", "b"]}, share_ends, 0.5, 0.5, ONLY_ROWS
-    ),
-    "counts, by": Pair(
-        fpp.value_counts, {"columns": "z", "keys": [0], **GROUPED}, share_ends, 0.5, 0.5
-    ),
-    "describe": Pair(fpp.describe, OF_X, description_ends, 10.0, 20.0),
-    "describe, bounds": Pair(
-        fpp.describe, {**OF_X, "bounds": (0, 60)}, description_ends, 10.0, 20.0
-    ),
-    "describe, keys": Pair(
-        fpp.describe,
-        {"x_pub": PUBLIC, "columns": ["x", "g"], "keys": {"g": ["a", "b"]}},
-        description_ends,
-        10.0,
-        20.0,
-        ONLY_ROWS,
-    ),
-    "weighted mean": Pair(
-        fpp.weighted_mean, {**OF_X, "norm_bound": 60.0}, mean_ends, 10.0, 20.0, ROWS
-    ),
-    "regression": Pair(fpp.linear_regression, LABELED, slope_ends, 2.0, 2.0),
-    "regression, weights": Pair(
-        fpp.linear_regression,
-        {**LABELED, "weights_priv": "w", "weights_pub": "w", "weight_cap": 2.0},
-        slope_ends,
-        2.0,
-        2.0,
-    ),
-    "regression, tails": Pair(
-        fpp.linear_regression, {**LABELED, "tails": "light"}, slope_ends, 2.0, 2.0, ROWS
-    ),
-    "train": Pair(
-        fpp.train, {**LABELED, "loss": "squared", "method": "newton"}, slope_ends, 2.0, 2.0
-    ),
-}
+PAIRS = {}
+
+
+def add_x(name, function, ends, *, refused=(), **options):
+    """Add a verb that estimates the mean of x: 10 for one row of a person, 20 for the sum of the two."""
+    options = {"x_pub": PUBLIC, "columns": ["x"], **options}
+    PAIRS[name] = Pair(function, options, ends, 10.0, 20.0, refused)
+
+
+def add_share(name, *, refused=(), **options):
+    """Add a count whose first key has half of the persons, and so half of the rows."""
+    PAIRS[name] = Pair(fpp.value_counts, options, share_ends, 0.5, 0.5, refused)
+
+
+def add_slope(name, function, *, refused=(), **options):
+    """Add a regression of y on x: the slope 2 is that of the sums too."""
+    labeled = {"x_pub": PUBLIC[["id", "x", "y", "w"]], "label": "y", "columns": ["x"]}
+    PAIRS[name] = Pair(function, {**labeled, **options}, ends_of_first, 2.0, 2.0, refused)
+
+
+BOUNDS = (0, 60)
+OF_HALF: dict[str, Any] = {"by": "h", "groups": [0]}
+OF_TEXT: dict[str, Any] = {"by": "g", "groups": ["a"]}
+WEIGHTED = {"weights_priv": "w", "weights_pub": "w", "weight_cap": 2.0}
+KEYS_OF_TEXT = {"columns": ["x", "g"], "keys": {"g": ["a", "b"]}}
+add_x("mean", fpp.estimate_mean, mean_ends)
+add_x("mean, bounds", fpp.estimate_mean, mean_ends, bounds=BOUNDS)
+add_x("mean, by", fpp.estimate_mean, ends_of_first, **OF_HALF)
+add_x("mean, by text", fpp.estimate_mean, ends_of_first, refused=ONLY_ROWS, **OF_TEXT)
+add_x("mean, by and bounds", fpp.estimate_mean, ends_of_first, bounds=BOUNDS, **OF_HALF)
+add_x("mean, variance", fpp.estimate_mean, mean_ends, refused=ROWS, variance=4.0)
+add_x("quantiles", fpp.quantiles, ends_of_first, q=0.5)
+add_x("quantiles, bounds", fpp.quantiles, ends_of_first, q=0.5, bounds=BOUNDS)
+add_x("quantiles, by", fpp.quantiles, ends_of_first, q=0.5, **OF_HALF)
+add_x("gaussian", fpp.estimate_gaussian, gaussian_ends)
+add_x("gaussian, bounds", fpp.estimate_gaussian, gaussian_ends, bounds=BOUNDS)
+add_share("counts", columns="h", keys=[0, 1])
+add_share("counts of text", refused=ONLY_ROWS, columns="g", keys=["a", "b"])
+add_share("counts, by", columns="z", keys=[0], **OF_HALF)
+add_x("describe", fpp.describe, description_ends)
+add_x("describe, bounds", fpp.describe, description_ends, bounds=BOUNDS)
+add_x("describe, keys", fpp.describe, description_ends, refused=ONLY_ROWS, **KEYS_OF_TEXT)
+add_x("weighted mean", fpp.weighted_mean, mean_ends, refused=ROWS, norm_bound=60.0)
+add_slope("regression", fpp.linear_regression)
+add_slope("regression, weights", fpp.linear_regression, **WEIGHTED)
+add_slope("regression, tails", fpp.linear_regression, refused=ROWS, tails="light")
+add_slope("train", fpp.train, loss="squared", method="newton")
 
 
 @pytest.mark.filterwarnings("ignore::fastpubpriv.errors.AccuracyWarning")
