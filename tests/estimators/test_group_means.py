@@ -31,12 +31,15 @@ def means(rows, budget=EXACT, **options):
     return fpp.estimate_mean(rows, budget=budget, **{"threads": 1, "progress": False, **options})
 
 
+def means_by_last(rows, budget, *, public, groups, **options):
+    """Means of the groups 0, 1, ... in the last column; the first rows are public."""
+    return means(rows[public:], budget, x_pub=rows[:public], by=-1, groups=range(groups), **options)
+
+
 def survey(n=6000, seed=0):
     rng = np.random.default_rng(seed)
-    state = np.array([*STATES, "elsewhere", None], dtype=object)[
-        rng.choice(5, n, p=[0.5, 0.2, 0.15, 0.1, 0.05])
-    ]
-    place = np.array([[*STATES, "elsewhere", None].index(each) for each in state])
+    place = rng.choice(5, n, p=[0.5, 0.2, 0.15, 0.1, 0.05])
+    state = np.array([*STATES, "elsewhere", None], dtype=object)[place]
     age = rng.normal(40.0 + 3.0 * place, 12.0)
     age[rng.random(n) < 0.03] = np.nan
     return pd.DataFrame(
@@ -128,77 +131,62 @@ def test_groups_are_numbers_of_arrays_and_come_from_public_rows():
         means(rows[9:], x_pub=rows[:9], by=-1, groups=[0])
 
 
-def test_columns_far_from_zero_constant_or_at_the_end_of_what_is_seen():
+def test_columns_far_from_zero_or_constant():
     rng = np.random.default_rng(4)
     group = rng.integers(0, 3, 9000)
     rows = np.column_stack([rng.normal(1e6 + group, 1.0), np.full(9000, 7.0), group])
-    result = means(
-        rows[5:], x_pub=rows[:5], by=-1, groups=[0, 1, 2], budget=fpp.ZCDP(1), random_state=1
-    )
+    result = means_by_last(rows, fpp.ZCDP(1), public=5, groups=3, random_state=1)
     np.testing.assert_allclose(result.mean[:3, 0], 1e6 + np.arange(3), atol=0.3)
     assert result.part_reasons[1:6:2] == (("constant",),) * 3
     assert np.all(result.mean[:3, 1] == 7.0)
     _lower, upper = result.confidence_interval()
     assert np.all(np.isfinite(upper[:3, 0]))
     assert np.all(np.isinf(upper[:, 1]))
-    bounded = means(
-        rows[5:],
-        x_pub=rows[:5],
-        by=-1,
-        groups=[0, 1, 2],
-        bounds=([0, 0], [2e6, 10]),
-        random_state=1,
-    )
+    bounds = ([0, 0], [2e6, 10])
+    bounded = means_by_last(rows, EXACT, public=5, groups=3, bounds=bounds, random_state=1)
     assert np.all(bounded.confidence_interval()[1] <= [2e6, 10])
-    # Rows at the end of what is seen are not beyond it.
-    rows = np.column_stack([np.tile([8.0, 12.0, 16.0, 16.0], 2000), np.arange(8000) % 3])
-    result = means(
-        rows, fpp.PureDP(1), x_pub=np.array([[12.0, 0.0]]), by=-1, groups=[0, 1, 2], random_state=1
-    )
+
+
+def test_rows_at_the_end_of_what_is_seen_are_not_beyond_it():
+    values = np.tile([8.0, 12.0, 16.0, 16.0], 2000)
+    rows = np.column_stack([values, np.arange(8000) % 3])
+    public = np.array([[12.0, 0.0]])
+    result = means(rows, fpp.PureDP(1), x_pub=public, by=-1, groups=[0, 1, 2], random_state=1)
     # counted as beyond 16, they are taken to lie at 18
     np.testing.assert_allclose(result.mean[:3, 0], 13.0, atol=0.2)
 
 
 def test_values_beyond_bounds_count_as_their_ends():
     rng = np.random.default_rng(9)
-    group = rng.integers(0, 3, 12_030)
-    rows = np.column_stack([rng.normal(50.0, 10.0, 12_030), group])
-    result = means(
-        rows[30:],
-        fpp.ZCDP(1),
-        x_pub=np.array([[50.0, 0.0]]),
-        by=-1,
-        groups=[0, 1, 2],
-        bounds=(45, 52),
-        random_state=9,
-    )
-    truth = [np.clip(rows[30:][group[30:] == k, 0], 45.0, 52.0).mean() for k in range(3)]
+    group = rng.integers(0, 3, 12_000)
+    values = rng.normal(50.0, 10.0, 12_000)
+    rows = np.column_stack([values, group])
+    given = {"x_pub": np.array([[50.0, 0.0]]), "by": -1, "groups": [0, 1, 2]}
+    result = means(rows, fpp.ZCDP(1), bounds=(45, 52), random_state=9, **given)
+    clipped = np.clip(values, 45.0, 52.0)
+    truth = [clipped[group == k].mean() for k in range(3)]
     np.testing.assert_allclose(result.mean[:3, 0], truth, atol=0.2)
 
 
-def test_deviations_are_those_of_the_groups_and_rows_far_out_are_said():
+def test_rows_far_out_are_said():
     rng = np.random.default_rng(5)
     group = rng.integers(0, 20, 40_000)
     rows = np.column_stack([rng.pareto(1.1, 40_000), group])
-    result = means(
-        rows[5:], x_pub=rows[:5], by=-1, groups=range(20), budget=fpp.ZCDP(0.1), random_state=1
-    )
+    result = means_by_last(rows, fpp.ZCDP(0.1), public=5, groups=20, random_state=1)
     # more such rows may be hidden by noise
     assert result.part_reasons[:20].count(("heavy_tail",)) >= 10
-    # Deviations are those of the groups and laplace noise has none.
+
+
+def test_deviations_are_those_of_the_groups_and_laplace_noise_has_none():
     rng = np.random.default_rng(6)
     group = rng.integers(0, 4, 20_000)
     rows = np.column_stack([rng.normal(group, 1.0 + group), rng.random(20_000), group])
-    result = means(
-        rows[5:], x_pub=rows[:5], by=-1, groups=range(4), budget=fpp.ZCDP(1), random_state=1
-    )
+    result = means_by_last(rows, fpp.ZCDP(1), public=5, groups=4, random_state=1)
     truth = np.array([rows[group == k, :2].std(axis=0) for k in range(4)])
     lower, upper = (each[:4] for each in result.deviation_interval(0.9999))
     assert np.all((lower < truth) & (truth < upper))
     np.testing.assert_allclose(result.standard_deviation[:4], truth, rtol=0.1)
-    pure = means(
-        rows[5:], x_pub=rows[:5], by=-1, groups=range(4), budget=fpp.PureDP(1), random_state=1
-    )
+    pure = means_by_last(rows, fpp.PureDP(1), public=5, groups=4, random_state=1)
     assert np.isnan(pure.standard_deviation).all()
     assert np.isinf(pure.deviation_interval()[1]).all()
 
@@ -242,13 +230,8 @@ def test_an_argument_that_no_call_has_is_not_dropped_by_by():
 @pytest.mark.parametrize(("given", "words"), REFUSED, ids=lambda each: str(each)[:40])
 def test_refusals_cost_nothing(given, words):
     ledger = fpp.Ledger(fpp.ZCDP(1))
-    raises(
-        fpp.InputError,
-        words,
-        means,
-        survey(200),
-        **{**BY_STATE, "budget": fpp.ZCDP(1), "ledger": ledger, **given},
-    )
+    asked = {**BY_STATE, "budget": fpp.ZCDP(1), "ledger": ledger, **given}
+    raises(fpp.InputError, words, means, survey(200), **asked)
     assert not ledger.entries
 
 
@@ -294,9 +277,9 @@ def of_rows(rows, budget):
 def grouped(rows):
     """Rows whose last number is mostly a group."""
     last = rows[:, -1:]
-    return np.hstack(
-        [rows[:, :-1], np.where(np.abs(last) < 3.0, np.floor(np.abs(last) * 2.0), last)]
-    )
+    size = np.abs(last)
+    group = np.where(size < 3.0, np.floor(size * 2.0), last)
+    return np.hstack([rows[:, :-1], group])
 
 
 @pytest.mark.parametrize("count", [25, pytest.param(1000, marks=pytest.mark.audit)])
@@ -340,13 +323,12 @@ def held_of_an_unlike_group():
     for draw in range(2, 10):
         rng = np.random.default_rng(draw)
         group = rng.choice(4, 30_000, p=[0.02, 0.3, 0.3, 0.38])
-        rows = np.column_stack(
-            [np.where(group == 0, rng.normal(1.5, 2.0, 30_000), rng.normal(0, 1, 30_000)), group]
-        )
-        result = means(
-            rows[20:], fpp.ZCDP(0.008), x_pub=rows[:20], by=-1, groups=range(4), random_state=draw
-        )
-        held += result.confidence_interval()[0][0, 0] < 1.5 < result.confidence_interval()[1][0, 0]
+        unlike = rng.normal(1.5, 2.0, 30_000)
+        alike = rng.normal(0, 1, 30_000)
+        rows = np.column_stack([np.where(group == 0, unlike, alike), group])
+        result = means_by_last(rows, fpp.ZCDP(0.008), public=20, groups=4, random_state=draw)
+        lower, upper = result.confidence_interval()
+        held += lower[0, 0] < 1.5 < upper[0, 0]
     return held
 
 
@@ -371,9 +353,7 @@ def test_intervals_hold_the_means_of_groups_of_very_unequal_size(name):
     for draw in range(100):
         group = rng.choice(groups, 20_000, p=share / share.sum())
         rows = np.column_stack([rng.normal(truth[group], 1.0), group])
-        result = means(
-            rows[5:], budget, x_pub=rows[:5], by=-1, groups=range(groups), random_state=draw
-        )
+        result = means_by_last(rows, budget, public=5, groups=groups, random_state=draw)
         lower, upper = (each[:groups, 0] for each in result.confidence_interval())
         held.append((lower <= truth) & (truth <= upper))
     assert np.mean(held) >= 0.92
@@ -390,14 +370,14 @@ def test_cells_from_public_values_have_the_unit_of_their_clip_interval(monkeypat
         box = columns.box
         edges = box.placed(np.array([cells.line.edges[0, 0], cells.line.edges[0, -1]]))
         ends = box.placed(np.array([box.lower[place], box.upper[place]]))
-        ratios.append(
-            np.ldexp(np.ptp(edges), cells.line.exponent[0] - box.exponent[0]) / np.ptp(ends)
-        )
+        exponent = cells.line.exponent[0] - box.exponent[0]
+        range_of_cells = np.ldexp(np.ptp(edges), exponent)
+        ratios.append(range_of_cells / np.ptp(ends))
         return cells
 
     monkeypatch.setattr(group_means, "cells_of", recorded)
     for seed in range(8):
         rng = np.random.default_rng(seed)
         rows = np.column_stack([rng.uniform(-1.0, 1.0, 69), np.arange(69) % 2])
-        means(rows[9:], fpp.PureDP(0.5), x_pub=rows[:9], by=-1, groups=[0, 1], random_state=seed)
+        means_by_last(rows, fpp.PureDP(0.5), public=9, groups=2, random_state=seed)
     assert ratios == [1.0] * 8  # 2 in half of them, with the unit of the farthest cell
