@@ -24,6 +24,7 @@ from fastpubpriv.estimators.key_lists import (
     keys_of,
     lists_by_column,
     predicted_share,
+    public_rows_of,
     rows_of_keys,
     sources_of,
 )
@@ -399,7 +400,7 @@ def result_of(run: Session, keys: list[Keys], limit: KeyLimit, released: Release
     words = tuple(product(*(each.cells for each in keys))) if keys else ((INSIDE,),)
     named = np.array([not {OTHER, MISSING} & set(key) for key in words])
     few = named & (counts <= LEAST_STDS * released.noise_std)
-    fields = run.fields(0)
+    fields = run.fields(public_rows_of(keys))
     fields |= {
         "by": by,
         "columns": by,

@@ -115,6 +115,7 @@ class Keys:
     rule: TextsOrOther | Calendar | None = None
     has_other: bool = True  # whether a number may be none of the keys
     source: str = "argument"  # see `Result.provenance`
+    n_pub: int = 0  # number of public rows that the keys are from
 
     @property
     def label(self) -> str:
@@ -184,7 +185,13 @@ def keys_of(
         raise InputError(
             f"there are no values of column {name!r}: list them in {word}=, or pass x_pub= with this column"
         )
-    cells = public_keys(name, x_pub, word) if given is None else listed_cells(given, word)
+    n_pub = 0
+    if given is None:
+        column = public_column(name, x_pub, word)
+        n_pub = len(column)
+        cells = distinct_keys(column)
+    else:
+        cells = listed_cells(given, word)
     if not cells:
         raise InputError(f"{word} must have at least one entry")
     if given is not None and not all(map(_is_known, cells)):
@@ -201,7 +208,12 @@ def keys_of(
         raise InputError(
             f"{word} must not have an entry twice (texts are compared without the blanks around them)"
         )
-    return replace(keys, source="public rows") if given is None else keys
+    return replace(keys, source="public rows", n_pub=n_pub) if given is None else keys
+
+
+def public_rows_of(keys: Sequence[Keys]) -> int:
+    """Return the number of public rows that keys are from; 0 if all are listed."""
+    return max((each.n_pub for each in keys), default=0)
 
 
 def sources_of(keys: Sequence[Keys]) -> str:
@@ -228,28 +240,44 @@ def listed_cells(given: Any, word: str) -> list[Any]:
     return cells_of_texts(given)
 
 
-def public_keys(name: str | int | None, x_pub: Any, word: str) -> list[Any]:
-    """Return the distinct values of a column of the public rows: texts, dates or truth values if it holds these, else numbers."""
+def public_column(name: str | int | None, x_pub: Any, word: str) -> Sequence[Any] | FloatArray:
+    """Return a column of the public rows, one entry a row: cells if it holds texts, dates or truth values, else numbers."""
     cells = cells_of_column(x_pub, name) if isinstance(name, str) else None
-    texts = None if cells is None else distinct_texts(cells)
+    if cells is not None:
+        cells = list(cells)
+        if distinct_texts(cells) is not None or _distinct_named(cells) is not None:
+            return cells
+    # The only column has the keys, and none may be missing; groups may be in the last of several columns.
+    return public_numbers(name, x_pub, only=word == "keys", finite=word == "keys")
+
+
+def distinct_keys(column: Sequence[Any] | FloatArray) -> list[Any]:
+    """Return the distinct values of a public column: texts, dates or truth values if it holds these, else finite numbers."""
+    if isinstance(column, np.ndarray):
+        return list(np.unique(column[np.isfinite(column)]))
+    texts = distinct_texts(column)
     if texts is not None:
         return [text for text in texts if text not in (OTHER, MISSING)]
-    known = [cell for cell in cells or () if _is_known(cell)]
+    return _distinct_named(column) or []
+
+
+def _distinct_named(cells: Sequence[Any]) -> list[Any] | None:
+    """Return the distinct truth values or dates of public cells; None if they hold neither."""
+    known = [cell for cell in cells if _is_known(cell)]
     if known and all(isinstance(cell, bool | np.bool_) for cell in known):
         return sorted({bool(cell) for cell in known})
     days = {day_of_cell(cell) for cell in known if isinstance(cell, datetime.date | np.datetime64)}
     if days and not any(map(math.isnan, days)):
         return [date_of_day(day) for day in sorted(days)]
-    # The only column has the keys, and none may be missing; groups may be in the last of several columns.
-    return list(np.unique(public_numbers(name, x_pub, only=word == "keys", finite=word == "keys")))
+    return None
 
 
 def public_numbers(name: str | int | None, x_pub: Any, *, only: bool, finite: bool) -> FloatArray:
-    """Return the finite numbers of a column of the public rows; of arrays that is the `only` one, or the last."""
+    """Return a column of numbers of the public rows, NaN where missing; of arrays that is the `only` one, or the last."""
     unnamed = only and isinstance(name, str) and isinstance(x_pub, np.ndarray | list | tuple)
     columns = None if name is None or unnamed else [name]
     table, _ = public_table_of(x_pub, columns=columns, dim=1 if only else None, finite=finite)
-    numbers: FloatArray = table[np.isfinite(table[:, -1]), -1]
+    numbers: FloatArray = table[:, -1]
     return numbers
 
 
@@ -415,11 +443,14 @@ def bins_of(name: str | int | None, bins: Any, x_pub: Any) -> Keys:
     if isinstance(bins, list | tuple | range | np.ndarray):
         edges = _checked_edges(bins)
         source = "argument"
+        n_pub = 0
     elif isinstance(bins, int | np.integer) and not isinstance(bins, bool):
         # Values on both sides of zero are in two bins at least.
         number = validation.integer("bins", bins, minimum=2, maximum=MOST_CELLS)
-        edges = _round_edges(name, number, x_pub)
+        column = _column_of_bins(name, x_pub)
+        edges = _round_edges(name, number, column[np.isfinite(column)])
         source = "public rows"
+        n_pub = len(column)
     else:
         raise InputError(f"{WHAT_BINS_ARE}, got {type(bins).__name__}")
     levels = (
@@ -429,7 +460,7 @@ def bins_of(name: str | int | None, bins: Any, x_pub: Any) -> Keys:
     )
     places = np.arange(len(levels) + 1, dtype=np.int32)
     codes = NumbersBetween(np.array(edges), places)
-    return Keys(name=name, levels=levels, codes=codes, has_other=False, source=source)
+    return Keys(name=name, levels=levels, codes=codes, has_other=False, source=source, n_pub=n_pub)
 
 
 def _checked_edges(bins: Any) -> list[float]:
@@ -449,14 +480,18 @@ def _checked_edges(bins: Any) -> list[float]:
     return edges
 
 
-def _round_edges(name: str | int | None, number: int, x_pub: Any) -> list[float]:
-    """Return edges at multiples of the least round step with which so many bins hold the public values of a column."""
+def _column_of_bins(name: str | int | None, x_pub: Any) -> FloatArray:
+    """Return the column of the public rows over whose values bins lie."""
     if x_pub is None:
         raise InputError(
             f"a number of bins needs public rows, over whose values they lie: pass x_pub= with column {name!r}, or the edges, "
             "such as bins=[25, 35, 45]"
         )
-    known = public_numbers(name, x_pub, only=True, finite=False)
+    return public_numbers(name, x_pub, only=True, finite=False)
+
+
+def _round_edges(name: str | int | None, number: int, known: FloatArray) -> list[float]:
+    """Return edges at multiples of the least round step with which so many bins hold the public values of a column."""
     if len(known) == 0 or known.min() == known.max():
         raise InputError(
             f"the public rows have fewer than two values in column {name!r}, which say no width of bins: pass the edges, such as "

@@ -26,6 +26,7 @@ from fastpubpriv.estimators.key_lists import (
     lists_by_column,
     of_columns,
     predicted_share,
+    public_rows_of,
     rows_of_keys,
     sizes_of,
     sources_of,
@@ -159,7 +160,7 @@ def count_keys(
         reasons = first_of(
             [(named & (counts <= LEAST_STDS * noise_std), Reason.FEW_ROWS)], len(counts)
         )
-        fields = run.fields(0)
+        fields = run.fields(public_rows_of(own))
         fields |= {"dim": len(own), "columns": None if own[0].name is None else by}
         sources = {"keys": sources_of(own)}
         results.append(
