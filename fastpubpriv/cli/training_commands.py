@@ -42,7 +42,7 @@ def _reading(settings: Named) -> Named:
     texts = column_texts(categories, public)
     if loss in CLASSES:
         names = class_texts(settings["classes"], public, None, label)
-    elif label is not None and not settings["join_quoted_lines"]:
+    elif label is not None:
         are_texts = texts_of_column(public, label) is not None
         advice = "pass --loss logistic for two of them, --loss softmax for more"
         refuse(are_texts, f"--label: labels of text, as in {label!r}, are classes: {advice}")

@@ -289,7 +289,7 @@ def _cells_of_source(x_pub: Any, name: str) -> Iterable[Any] | None:
     if name == "0" and is_dates(x_pub):
         return list(x_pub)
     if isinstance(x_pub, CsvRows):
-        return _cells_of_source(public_table(x_pub.path, [name], x_pub.join_quoted), name)
+        return _cells_of_source(public_table(x_pub.path, join_quoted=x_pub.join_quoted), name)
     table: Any = KINDS[kind].table(x_pub, name) if (kind := kind_of(x_pub)) in KINDS else None
     if tables.is_frame(table) and name in table.columns:
         column = table[name]

@@ -16,7 +16,7 @@ from fastpubpriv import session
 from fastpubpriv.cli import main
 from fastpubpriv.errors import InputError
 from fastpubpriv.sources import Rows
-from fastpubpriv.sources.open import public_rows, texts_of_column
+from fastpubpriv.sources.open import cells_of_column, public_rows, texts_of_column
 
 NUMBERS = np.random.default_rng(5).normal(50.0, 10.0, 4000)
 COMMON = {"budget": fpp.ZCDP(1), "random_state": 5}
@@ -244,3 +244,12 @@ def test_public_persons_are_read_in_the_same_dialect(tmp_path):
     path.write_text("who,cost\na,1\nb,TRUE\n")
     with pytest.raises(InputError, match="line 3 has 'TRUE'"):
         public_rows(rows_of_persons(path, person="who"), columns=["cost"])
+
+
+def test_numbers_of_joined_lines_are_numbers_as_in_a_plain_file(tmp_path):
+    path = tmp_path / "q.csv"
+    path.write_text('note,cost,place\n"two\nlines",1.5,north\nplain,2,south\n')
+    joined = Rows.from_csv(path, None, join_quoted_lines=True)
+    assert cells_of_column(joined, "cost") == [1.5, 2.0]
+    assert texts_of_column(joined, "cost") is None
+    assert texts_of_column(joined, "place") == ("north", "south")
