@@ -10,7 +10,7 @@ from __future__ import annotations
 from fractions import Fraction
 from typing import NamedTuple
 
-# ---- Searches for separated components (`pytest tests/mixtures/test_cluster_tree.py`).
+# ---- Searches for separated components (`pytest tests/mixtures/test_column_scaling.py`).
 SEARCH_SHARE = Fraction(3, 10)  # share of a search
 # share of the principal directions in the cost of a node; histograms get the rest
 DIRECTIONS_SHARE = Fraction(7, 10)
