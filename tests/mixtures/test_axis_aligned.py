@@ -61,14 +61,16 @@ def test_components_in_three_columns_are_found():
     assert np.array_equal(result.covariances, result.variances[:, :, None] * np.eye(3))
 
 
-def test_known_variances_and_covariances():
+def test_a_known_variance_stays():
     rng = np.random.default_rng(4)
     rows = np.where(rng.random(6000) < 0.4, 1e7, 1e7 + 6.0) + 1.5 * rng.standard_normal(6000)
     result = learn(rows, 2, variance=[2.25])
     assert np.allclose(result.variances, 2.25, rtol=1e-12)
     assert np.abs(np.sort(result.means[:, 0]) - [1e7, 1e7 + 6.0]).max() < 0.4
     assert [release["name"] for release in result.releases] == ["places", "cells"]
-    # Known covariance need not be axis aligned.
+
+
+def test_a_known_covariance_need_not_be_axis_aligned():
     rng = np.random.default_rng(5)
     covariance = np.array([[4.0, 3.0], [3.0, 9.0]])
     factor = np.linalg.cholesky(covariance)
@@ -136,13 +138,15 @@ def test_the_order_of_the_rows_does_not_matter(order):
     assert distance_on_line(CASES["two"], released(learn(rows, 2))) < 0.04
 
 
-def test_stages_that_find_nothing_are_empty_or_a_fallback():
-    for n in (16, 40):
-        result = learn(np.random.default_rng(8).normal(size=n), 2)
-        assert result.reasons == ("fallback",)
-        assert np.isfinite(result.means).all()
-        assert (result.variances > 0.0).all()
-    # Nothing at all is the public standard normal.
+@pytest.mark.parametrize("n", [16, 40])
+def test_few_rows_give_a_fallback(n):
+    result = learn(np.random.default_rng(8).normal(size=n), 2)
+    assert result.reasons == ("fallback",)
+    assert np.isfinite(result.means).all()
+    assert (result.variances > 0.0).all()
+
+
+def test_nothing_at_all_is_the_public_standard_normal():
     result = learn(np.full(16, np.nan), 1, budget=ApproxDP(2.0**-6, 1e-6))
     assert result.reasons == ("fallback",)
     if result.diagnostics["starts"] == 0:
@@ -150,31 +154,48 @@ def test_stages_that_find_nothing_are_empty_or_a_fallback():
         assert result.variances.tolist() == [[1.0]]
 
 
-@pytest.mark.parametrize(("facts", "method"), [
-    ((1, 1000, False, APPROX), "cells"), ((2, 1000, False, APPROX), "sketch"),
-    ((1, 10, True, APPROX), "cells"), ((1, 10**6, True, ZCDP(1)), "cells"), ((1, 100, True, PureDP(1)), "cells"),
-    ((3, 100, True, PureDP(1)), "dp_em"), ((3, 100, True, ZCDP(1)), "dp_em"),
-])  # fmt: skip
-def test_auto_decides_by_public_facts(facts, method):
-    dim, n, public, budget = facts
-    assert chosen_method("auto", dim=dim, n_priv=n, has_public=public, budget=budget).name == method
+@pytest.mark.parametrize(
+    ("dim", "n", "has_public", "budget", "method"),
+    [
+        (1, 1000, False, APPROX, "cells"),
+        (2, 1000, False, APPROX, "sketch"),
+        (1, 10, True, APPROX, "cells"),
+        (1, 10**6, True, ZCDP(1), "cells"),
+        (1, 100, True, PureDP(1), "cells"),
+        (3, 100, True, PureDP(1), "dp_em"),
+        (3, 100, True, ZCDP(1), "dp_em"),
+    ],
+)
+def test_auto_decides_by_public_facts(dim, n, has_public, budget, method):
+    chosen = chosen_method("auto", dim=dim, n_priv=n, has_public=has_public, budget=budget)
+    assert chosen.name == method
 
 
-@pytest.mark.parametrize(("options", "kind", "words"), [
-    ({"budget": PureDP(1)}, BudgetError, "delta"), ({"budget": ZCDP(1)}, BudgetError, "delta"),
-    ({"n_components": 0}, InputError, "at least 1"), ({"n_components": 65}, InputError, "at most 64"),
-    ({"method": "dp_em"}, InputError, "several columns, got one: pass method='auto'"),
-    ({"method": "sketch"}, InputError, "several columns, got one: pass method='auto'"),
-    *(({"method": gone}, InputError, "'auto'") for gone in ("public_list", "univariate", "anchors")),
-    ({"method": "list_decoding"}, InputError, "accuracy"),
-    ({"method": "list_decoding", "accuracy": 0.1}, InfeasibleError, "candidates"),
-    ({"method": "list_decoding", "accuracy": 0.9, "n_components": 1}, InfeasibleError, "rows"),
-    ({"accuracy": 1.5}, InputError, "accuracy"), ({"min_weight": 0.6}, InputError, "min_weight"),
-    ({"variance": -1.0}, InputError, "variance must be above 0"),
-    ({"variance": [1.0, 2.0]}, InputError, "variance"), ({"covariance": np.eye(2)}, InputError, "covariance"),
-    ({"covariance": np.eye(1), "variance": 1.0}, InputError, "not both"),
-    ({"x_pub": np.zeros((1, 1))}, InputError, "rows"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("options", "kind", "words"),
+    [
+        ({"budget": PureDP(1)}, BudgetError, "delta"),
+        ({"budget": ZCDP(1)}, BudgetError, "delta"),
+        ({"n_components": 0}, InputError, "at least 1"),
+        ({"n_components": 65}, InputError, "at most 64"),
+        ({"method": "dp_em"}, InputError, "several columns, got one: pass method='auto'"),
+        ({"method": "sketch"}, InputError, "several columns, got one: pass method='auto'"),
+        *(
+            ({"method": gone}, InputError, "'auto'")
+            for gone in ("public_list", "univariate", "anchors")
+        ),
+        ({"method": "list_decoding"}, InputError, "accuracy"),
+        ({"method": "list_decoding", "accuracy": 0.1}, InfeasibleError, "candidates"),
+        ({"method": "list_decoding", "accuracy": 0.9, "n_components": 1}, InfeasibleError, "rows"),
+        ({"accuracy": 1.5}, InputError, "accuracy"),
+        ({"min_weight": 0.6}, InputError, "min_weight"),
+        ({"variance": -1.0}, InputError, "variance must be above 0"),
+        ({"variance": [1.0, 2.0]}, InputError, "variance"),
+        ({"covariance": np.eye(2)}, InputError, "covariance"),
+        ({"covariance": np.eye(1), "variance": 1.0}, InputError, "not both"),
+        ({"x_pub": np.zeros((1, 1))}, InputError, "rows"),
+    ],
+)
 def test_refusals_read_nothing(options, kind, words):
     log = []
     rows = SpyRows(np.zeros((100, 1)), log)
@@ -184,37 +205,40 @@ def test_refusals_read_nothing(options, kind, words):
     assert log == []
 
 
-def test_too_few_rows_or_too_many_columns_and_warnings_from_public_numbers():
-    refused = {"n_components": 1, "budget": APPROX}
-    raises(InputError, "at least", learn_axis_aligned_mixture, np.zeros(15), **refused)
-    raises(InputError, "at least", learn_axis_aligned_mixture, np.zeros((20, 2)), **refused)
-    raises(
-        InputError,
-        "one column",
-        learn_axis_aligned_mixture,
-        np.zeros((100, 2)),
-        method="cells",
-        **refused,
-    )
+@pytest.mark.parametrize(
+    ("shape", "method", "words"),
+    [
+        ((15,), "auto", "at least"),
+        ((20, 2), "auto", "at least"),
+        ((100, 2), "cells", "one column"),
+    ],
+    ids=str,
+)
+def test_rows_of_a_shape_that_a_method_cannot_take_are_refused(shape, method, words):
+    given = {"n_components": 1, "budget": APPROX, "method": method}
+    raises(InputError, words, learn_axis_aligned_mixture, np.zeros(shape), **given)
+
+
+def test_a_fallback_is_warned_about():
     with pytest.warns(AccuracyWarning, match=r"fallback .*: component 0"):
         learn(np.random.default_rng(0).normal(size=500), 1)
 
 
-@pytest.mark.parametrize(("method", "dim", "options"), [
-    ("cells", 1, {}), ("cells", 1, {"variance": 1.0}), ("sketch", 2, {}),
-    ("list_decoding", 1, {"accuracy": 0.9, "variance": 4.0}),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("method", "dim", "options"),
+    [
+        ("cells", 1, {}),
+        ("cells", 1, {"variance": 1.0}),
+        ("sketch", 2, {}),
+        ("list_decoding", 1, {"accuracy": 0.9, "variance": 4.0}),
+    ],
+)
 def test_bins_that_may_not_fit_into_memory_are_refused_before_the_debit(method, dim, options):
     rows = np.zeros((20_000, dim))
     ledger = Ledger(ApproxDP(4, 1e-6))
-    given = {
-        "budget": ApproxDP(4, 1e-7),
-        "method": method,
-        "max_memory": 1e5,
-        "ledger": ledger,
-        **options,
-    }
-    raises(InputError, r"counting the bins of .* may take", learn, rows, 1, **given)
+    given = {"budget": ApproxDP(4, 1e-7), "method": method, "max_memory": 1e5, **options}
+    words = r"counting the bins of .* may take"
+    raises(InputError, words, learn, rows, 1, ledger=ledger, **given)
     assert ledger.spent.amounts == (0, 0)
 
 
@@ -232,12 +256,15 @@ def test_a_cut_lies_in_the_valley_and_confuses_as_many_as_it_says():
     assert 2.0 < cuts[0] < 6.0
 
 
-@pytest.mark.parametrize("modes", [
-    ([0.5, 0.5], [0.0, 1.5], [1.0, 1.0]),  # no valley
-    ([0.5, 0.5], [0.0, 0.0], [1.0, 10.0]),  # concentric
-    ([0.999, 0.001], [0.0, 50.0], [1.0, 1.0]),  # too light to be a component
-    ([1.0, 0.0], [0.0, 50.0], [1.0, 1.0]),  # padding
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "modes",
+    [
+        ([0.5, 0.5], [0.0, 1.5], [1.0, 1.0]),  # no valley
+        ([0.5, 0.5], [0.0, 0.0], [1.0, 10.0]),  # concentric
+        ([0.999, 0.001], [0.0, 50.0], [1.0, 1.0]),  # too light to be a component
+        ([1.0, 0.0], [0.0, 50.0], [1.0, 1.0]),  # padding
+    ],
+)
 def test_no_cut_without_a_valley(modes):
     assert len(column_modes.valleys(one(*modes), 0.05)[0]) == 0
 
@@ -261,14 +288,8 @@ def test_codes_of_anchors():
     )
     assert column_modes.codes(rows, chosen=chosen, columns=columns)[0].tolist() == [0, 1, 2, 5, -1]
     assert column_modes.labels_of(5, chosen, columns) == {2: 2, 0: 1}
-    assert [column_modes.labels_of(code, chosen, columns)[2] for code in range(6)] == [
-        0,
-        0,
-        1,
-        1,
-        2,
-        2,
-    ]
+    modes_of_column_2 = [column_modes.labels_of(code, chosen, columns)[2] for code in range(6)]
+    assert modes_of_column_2 == [0, 0, 1, 1, 2, 2]
 
 
 def test_columns_that_are_no_anchors_get_the_modes_that_match():

@@ -83,12 +83,18 @@ def test_pure_budgets_cannot_pay_for_a_private_search(method):
     assert learn(budget=PureDP(8)).method == "soft_em"
 
 
-@pytest.mark.parametrize(("n_pub", "dim", "k", "mode", "noise", "expected"), [
-    (8, 200, 4, "practical", GaussianSpending, "soft_em"), (1000, 200, 4, "practical", LaplaceSpending, "soft_em"),
-    (39, 1, 4, "practical", GaussianSpending, "soft_em"), (8, 200, 1, "practical", GaussianSpending, "soft_em"),
-    (1000, 200, 4, "theory", GaussianSpending, "tree"), (5000, 200, 4, "theory", GaussianSpending, "public_pca"),
-    (8, 200, 4, "theory", LaplaceSpending, "public_pca"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("n_pub", "dim", "k", "mode", "noise", "expected"),
+    [
+        (8, 200, 4, "practical", GaussianSpending, "soft_em"),
+        (1000, 200, 4, "practical", LaplaceSpending, "soft_em"),
+        (39, 1, 4, "practical", GaussianSpending, "soft_em"),
+        (8, 200, 1, "practical", GaussianSpending, "soft_em"),
+        (1000, 200, 4, "theory", GaussianSpending, "tree"),
+        (5000, 200, 4, "theory", GaussianSpending, "public_pca"),
+        (8, 200, 4, "theory", LaplaceSpending, "public_pca"),
+    ],
+)
 def test_auto_goes_by_public_shapes(n_pub, dim, k, mode, noise, expected):
     shape = Shape(dim=dim, n_pub=n_pub, n_components=k, min_weight=0.2, mode=mode, failure_prob=0.1)
     assert choose_method("auto", shape, noise).name == expected
@@ -211,17 +217,12 @@ def test_public_only_reads_nothing_private():
     assert result.weights.tolist() == [pytest.approx(1 / 3)] * 3
     assert matched(result.tree.assign(ROWS[:2000]), LABELS[:2000]) > 0.99
     assert np.linalg.eigvalsh(result.covariances).min() > 0.0
+
+
+def test_public_only_finds_as_many_components_as_rows_that_differ():
     # As many components as rows: every covariance is a guess, but one that can be used.
     assert np.linalg.eigvalsh(public_only(PUBLIC[:3], n_components=3).covariances).min() > 0.0
     assert public_only(np.repeat(PUBLIC[:2], 4, axis=0), n_components=5).n_components == 2
-    # Public only refusals.
-    for rows, k in (
-        (PUBLIC_OF_EDGES, 0),
-        (PUBLIC_OF_EDGES, 31),
-        (np.ones((4, 2)), 2),
-        (PUBLIC_OF_EDGES[:1], 1),
-    ):
-        raises(InputError, None, public_only, rows, n_components=k)
 
 
 def test_baseline_without_public_rows():
@@ -268,22 +269,35 @@ GOOD = {
     "progress": False,
 }
 EDGE_METHODS = [
-    pytest.param({"method": "tree"}, id="tree"), pytest.param({"method": "one_shot"}, id="one shot"),
-    pytest.param({"method": "public_pca"}, id="public"), pytest.param({"method": "soft_em"}, id="soft EM"),
+    pytest.param({"method": "tree"}, id="tree"),
+    pytest.param({"method": "one_shot"}, id="one shot"),
+    pytest.param({"method": "public_pca"}, id="public"),
+    pytest.param({"method": "soft_em"}, id="soft EM"),
     pytest.param({"method": "tree", "mode": "theory"}, id="algorithms 6 and 7"),
     pytest.param({"method": "public_pca", "mode": "theory"}, id="algorithms 9 and 10"),
-]  # fmt: skip
+]
+
+
+@pytest.mark.parametrize(
+    ("rows", "n_components"),
+    [
+        (PUBLIC_OF_EDGES, 0),
+        (PUBLIC_OF_EDGES, 31),
+        (np.ones((4, 2)), 2),
+        (PUBLIC_OF_EDGES[:1], 1),
+    ],
+    ids=["no component", "more than rows", "equal rows", "one row"],
+)
+def test_public_only_refusals(rows, n_components):
+    raises(InputError, None, public_only, rows, n_components=n_components)
 
 
 def finite(result):
     """What every result must be, whatever the private rows are."""
-    assert (
-        1
-        <= result.n_components
-        == len(result.part_reasons)
-        == len(result.structure)
-        == len(result.weights)
-    )
+    assert result.n_components >= 1
+    assert len(result.part_reasons) == result.n_components
+    assert len(result.structure) == result.n_components
+    assert len(result.weights) == result.n_components
     said = {
         "clipped",
         "fallback",
@@ -311,7 +325,8 @@ def edge(rows=ROWS_OF_EDGES, **changes):
 BAD = [
     ({"n_components": 0}, InputError, "n_components"),
     ({"n_components": 31, "min_weight": 0.01}, InputError, "31 with 30 public rows"),
-    ({"n_components": 10**7}, InputError, "n_components"), ({"min_weight": 0.0}, InputError, "min_weight"),
+    ({"n_components": 10**7}, InputError, "n_components"),
+    ({"min_weight": 0.0}, InputError, "min_weight"),
     ({"min_weight": 0.51}, InputError, "min_weight must be at most 1 / n_components = 0.5"),
     ({"budget": PureDP(1), "method": "tree"}, BudgetError, "PureDP"),
     ({"method": "one_shot", "mode": "theory"}, InputError, "one_shot"),
@@ -319,8 +334,9 @@ BAD = [
     ({"x_pub": PUBLIC_OF_EDGES[:, :2]}, InputError, "2 columns and private rows have 3"),
     ({"x_pub": PUBLIC_OF_EDGES[:1], "n_components": 1}, InputError, "at least 2 public rows"),
     ({"x_pub": np.ones((5, 3))}, InputError, "all public rows are equal"),
-    ({"x_pub": None}, BudgetError, "need a delta"), ({"x_pub": ROWS_OF_EDGES[:30]}, InputError, "memory"),
-]  # fmt: skip
+    ({"x_pub": None}, BudgetError, "need a delta"),
+    ({"x_pub": ROWS_OF_EDGES[:30]}, InputError, "memory"),
+]
 
 
 @pytest.mark.parametrize(("changes", "error", "message"), BAD)
@@ -340,20 +356,28 @@ def test_more_components_than_private_rows():
     raises(InputError, "number of private rows", learn_separated_mixture, ROWS_OF_EDGES[:1], **GOOD)
 
 
-@pytest.mark.parametrize(("changes", "message"), [
-    ({"radius": 0.0}, "radius"), ({"radius": math.inf}, "radius"), ({"center": [0.0, 1.0]}, "center"),
-    ({"n_components": 0}, "n_components"), ({"weight_floor": 0.0}, "weight_floor"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"radius": 0.0}, "radius"),
+        ({"radius": math.inf}, "radius"),
+        ({"center": [0.0, 1.0]}, "center"),
+        ({"n_components": 0}, "n_components"),
+        ({"weight_floor": 0.0}, "weight_floor"),
+    ],
+)
 def test_baseline_refusals(changes, message):
     given = {"n_components": 2, "radius": 50.0, "budget": ZCDP(1), "progress": False, **changes}
     raises(InputError, message, no_public_baseline, ROWS_OF_EDGES, **given)
 
 
-def test_a_budget_that_buys_nothing_warns_and_one_too_small_for_a_grid_is_refused():
-    # what came of it
+def test_a_budget_that_buys_nothing_warns():
     lost = pytest.warns(AccuracyWarning, match=r"unresolved .*: component 0, component 1")
     with lost, pytest.warns(AccuracyWarning, match="component of 6000 rows"):
         edge(budget=ZCDP(1e-6))
+
+
+def test_a_large_budget_gives_finite_results():
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", AccuracyWarning)
         edge(budget=ZCDP(500))
@@ -371,11 +395,15 @@ def test_missing_rows_and_an_outlier_leave_the_rest_alone():
 
 ODD = {
     "duplicates": np.repeat(PUBLIC_OF_EDGES[:4], 6, axis=0),
-    "collinear": PUBLIC_OF_EDGES[:, :1] * np.array([[1.0, 2.0, -1.0]]) + 3.0, "two of each": PUBLIC_OF_EDGES[:4],
+    "collinear": PUBLIC_OF_EDGES[:, :1] * np.array([[1.0, 2.0, -1.0]]) + 3.0,
+    "two of each": PUBLIC_OF_EDGES[:4],
     "one far away": np.vstack([PUBLIC_OF_EDGES, [[1e9, 0.0, 0.0]]]),
-    "all but one equal": np.vstack([np.repeat(PUBLIC_OF_EDGES[:1], 20, axis=0), PUBLIC_OF_EDGES[1:2]]),
-    "tiny": PUBLIC_OF_EDGES * 1e-140, "huge": PUBLIC_OF_EDGES * 1e140,
-}  # fmt: skip
+    "all but one equal": np.vstack(
+        [np.repeat(PUBLIC_OF_EDGES[:1], 20, axis=0), PUBLIC_OF_EDGES[1:2]]
+    ),
+    "tiny": PUBLIC_OF_EDGES * 1e-140,
+    "huge": PUBLIC_OF_EDGES * 1e140,
+}
 
 
 @pytest.mark.filterwarnings("ignore::fastpubpriv.AccuracyWarning")
@@ -412,10 +440,17 @@ def test_a_leaf_without_private_rows(options):
 def test_one_component():
     one = {"n_components": 1, "min_weight": 1.0}
     result = edge(ROWS_OF_EDGES[LABELS_OF_EDGES == 0], **one)
-    assert (result.n_components, result.method) == (1, "soft_em")
+    assert result.n_components == 1
+    assert result.method == "soft_em"
     assert result.weights.tolist() == [1.0]
+
+
+def test_one_component_in_one_column():
     alone = separated(np.random.default_rng(0), 1, 1, 0.0)
-    line = edge(alone.draw(RNG_OF_EDGES, 5000)[0], x_pub=alone.draw(RNG_OF_EDGES, 5)[0], **one)
+    rng = np.random.default_rng(32)
+    rows, _ = alone.draw(rng, 5000)
+    public, _ = alone.draw(rng, 5)
+    line = edge(rows, x_pub=public, n_components=1, min_weight=1.0)
     assert abs(line.means[0, 0] - alone.means[0, 0]) < 0.3
 
 
