@@ -31,7 +31,7 @@ MOST_LINES_OF_C = 900
 DENSE_FILES = Path(__file__).parent / "dense_files.json"
 MOST_TOKENS_OF_FILE = 8_000  # of Python
 # Maximum tokens of the package. A commit that raises it gives the reason.
-MOST_TOKENS = 480_300
+MOST_TOKENS = 481_100
 # Tokens per statement of a file that `dense_files.json` does not list, and of a statement that it does not count.
 DENSITY = 13.0
 LONG_STATEMENT = 40
