@@ -58,7 +58,7 @@ KNOWN: tuple[Known, ...] = (
     # of kurtosis 195. With the population's covariance in place of "public" 0 of 42 ok intervals miss, without the bound by norms
     # of public rows 17 of 48, where 19 miss with it.
     Known("estimate_mean", "coverage mean", ("covariance='public'",), BALL, ("skewed",)),
-    # One round clips lognormal rows once, so that nothing shows their shape: the error is 2.4 to 6.9 predicted ones.
+    # The error is 2.4 to 6.9 predicted ones. A single round clips once; that nothing then shows the shape of the rows is a guess.
     # What `shape_loss` allows exceeds the prediction in some draws only; those that are "ok" are the ones with larger errors.
     Known(
         "coinpress_covariance",
