@@ -187,9 +187,7 @@ def keys_of(
         )
     n_pub = 0
     if given is None:
-        column = public_column(name, x_pub, word)
-        n_pub = len(column)
-        cells = distinct_keys(column)
+        cells, n_pub = public_keys(name, x_pub, word)
     else:
         cells = listed_cells(given, word)
     if not cells:
@@ -240,36 +238,28 @@ def listed_cells(given: Any, word: str) -> list[Any]:
     return cells_of_texts(given)
 
 
-def public_column(name: str | int | None, x_pub: Any, word: str) -> Sequence[Any] | FloatArray:
-    """Return a column of the public rows, one entry a row: cells if it holds texts, dates or truth values, else numbers."""
+def public_keys(name: str | int | None, x_pub: Any, word: str) -> tuple[list[Any], int]:
+    """Return the distinct values of a column of the public rows, and the number of these rows.
+
+    The values are texts, dates or truth values if the column holds these, else finite numbers.
+    """
     cells = cells_of_column(x_pub, name) if isinstance(name, str) else None
     if cells is not None:
         cells = list(cells)
-        if distinct_texts(cells) is not None or _distinct_named(cells) is not None:
-            return cells
+        texts = distinct_texts(cells)
+        if texts is not None:
+            return [text for text in texts if text not in (OTHER, MISSING)], len(cells)
+        known = [cell for cell in cells if _is_known(cell)]
+        if known and all(isinstance(cell, bool | np.bool_) for cell in known):
+            return sorted({bool(cell) for cell in known}), len(cells)
+        days = {
+            day_of_cell(cell) for cell in known if isinstance(cell, datetime.date | np.datetime64)
+        }
+        if days and not any(map(math.isnan, days)):
+            return [date_of_day(day) for day in sorted(days)], len(cells)
     # The only column has the keys, and none may be missing; groups may be in the last of several columns.
-    return public_numbers(name, x_pub, only=word == "keys", finite=word == "keys")
-
-
-def distinct_keys(column: Sequence[Any] | FloatArray) -> list[Any]:
-    """Return the distinct values of a public column: texts, dates or truth values if it holds these, else finite numbers."""
-    if isinstance(column, np.ndarray):
-        return list(np.unique(column[np.isfinite(column)]))
-    texts = distinct_texts(column)
-    if texts is not None:
-        return [text for text in texts if text not in (OTHER, MISSING)]
-    return _distinct_named(column) or []
-
-
-def _distinct_named(cells: Sequence[Any]) -> list[Any] | None:
-    """Return the distinct truth values or dates of public cells; None if they hold neither."""
-    known = [cell for cell in cells if _is_known(cell)]
-    if known and all(isinstance(cell, bool | np.bool_) for cell in known):
-        return sorted({bool(cell) for cell in known})
-    days = {day_of_cell(cell) for cell in known if isinstance(cell, datetime.date | np.datetime64)}
-    if days and not any(map(math.isnan, days)):
-        return [date_of_day(day) for day in sorted(days)]
-    return None
+    numbers = public_numbers(name, x_pub, only=word == "keys", finite=word == "keys")
+    return list(np.unique(numbers[np.isfinite(numbers)])), len(numbers)
 
 
 def public_numbers(name: str | int | None, x_pub: Any, *, only: bool, finite: bool) -> FloatArray:
