@@ -9,7 +9,6 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-from scipy import special
 
 from fastpubpriv import session, validation
 from fastpubpriv._types import FloatArray, Keep, NamedWeight, RowsPerPerson, RowWeight
@@ -23,7 +22,7 @@ from fastpubpriv.mechanisms.sums import AffineMap, Released, VectorSum, check_su
 from fastpubpriv.privacy import Budget, Ledger
 from fastpubpriv.privacy.spending import spending_of
 from fastpubpriv.results.estimates import MeanResult
-from fastpubpriv.results.public_draws import normal_quantile
+from fastpubpriv.results.public_draws import student_factor
 from fastpubpriv.results.reasons import Reason
 
 NAMED_WEIGHTS: tuple[NamedWeight, ...] = ("optimal", "throw_away", "gaussian", "private")
@@ -135,14 +134,6 @@ class Region:
     def lengths(self, rows: FloatArray) -> FloatArray:
         """Return the distances of rows (m, dim) from the center, (m,), in these units."""
         return np.asarray(np.linalg.norm((rows - self.center) / self.unit, axis=1))
-
-
-def student_factor(n_pub: int) -> float:
-    """Return the factor on the standard deviation of so many public rows, two or more, in an interval with Gaussian quantiles.
-
-    An interval of a mean that takes its deviation from n rows has quantiles of Student's t with n - 1 degrees of freedom.
-    """
-    return float(special.stdtrit(n_pub - 1, 0.975)) / normal_quantile(0.975)
 
 
 def units_of(public: FloatArray) -> FloatArray:

@@ -20,11 +20,11 @@ from fastpubpriv.local.public_facts import (
     public_mean_std,
     row_norms,
     shortened,
-    student,
 )
 from fastpubpriv.local.randomizers import Randomizer, Reports
 from fastpubpriv.results.base import frozen
 from fastpubpriv.results.estimates import MeanResult
+from fastpubpriv.results.public_draws import student_factor
 from fastpubpriv.results.reasons import Reason
 from fastpubpriv.sources.open import public_table_of
 from fastpubpriv.sources.tables import asked_columns
@@ -175,7 +175,7 @@ def _reported_std(total: Aggregator) -> FloatArray:
     if n == 1:
         return np.full(total.randomizer.dim, math.sqrt(typical))
     # One more report of the usual length: few reports may be equal by chance.
-    return student(n) * np.sqrt((total.variance() + typical / (n - 1.0)) / n)
+    return student_factor(n) * np.sqrt((total.variance() + typical / (n - 1.0)) / n)
 
 
 def _names_asked(columns: Any, dim: int) -> tuple[str, ...] | None:

@@ -11,7 +11,7 @@ from scipy import special
 from fastpubpriv._types import FloatArray
 from fastpubpriv.errors import InputError
 from fastpubpriv.kernels.gradients import public_gradients
-from fastpubpriv.results.public_draws import normal_quantile, t_quantile
+from fastpubpriv.results.public_draws import student_factor
 from fastpubpriv.rowwise.losses import LOSSES, Loss, RowLoss, minimum
 
 # The clipping bias of rows beyond the bound is extrapolated from the longest public rows. Under an exponential tail four are the
@@ -73,17 +73,12 @@ def moments(public: FloatArray | None, radius: float, *, sphere: bool) -> tuple[
     return variance, square
 
 
-def student(n: int) -> float:
-    """Return the .975 quantile of Student's distribution for n >= 2 rows, over that of the normal."""
-    return t_quantile(0.975, n - 1) / normal_quantile(0.975)
-
-
 def mean_std(rows: FloatArray) -> FloatArray:
     """Return the standard error of the mean of at least two rows in each column, (dim,), with Student's factor; also if skewed."""
     n = len(rows)
     deviations_sq = (rows - rows.mean(axis=0)) ** 2
     total: FloatArray = deviations_sq.sum(axis=0) + FARTHEST * deviations_sq.max(axis=0)
-    return student(n) * np.sqrt(total / (n * (n - 1.0)))
+    return student_factor(n) * np.sqrt(total / (n * (n - 1.0)))
 
 
 def public_mean_std(public: FloatArray, radius: float, spread: float) -> FloatArray:

@@ -154,6 +154,14 @@ def t_quantile(probability: float, freedom: float) -> float:
     return float(special.stdtrit(freedom, probability))
 
 
+def student_factor(n_rows: int) -> float:
+    """Return the factor on a standard deviation estimated from two or more rows, in an interval with Gaussian quantiles.
+
+    An interval of a mean with the deviation of n rows has quantiles of Student's t with n - 1 degrees of freedom.
+    """
+    return t_quantile(0.975, n_rows - 1) / normal_quantile(0.975)
+
+
 def f_quantile(probability: float, above: float, below: float) -> float:
     """Return the quantile of the F distribution with `above` (numerator) and `below` (denominator) degrees of freedom."""
     return float(special.fdtri(above, below, probability))

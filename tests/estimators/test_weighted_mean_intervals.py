@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import fastpubpriv as fpp
-from fastpubpriv.estimators.weighted_mean import student_factor
+from fastpubpriv.results.public_draws import student_factor
 
 CALLS, COLUMNS = 150, 4
 
